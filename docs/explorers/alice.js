@@ -73,7 +73,7 @@
   const sentence = (state, p, keys, masks) => {
     const named = (key) => quoted(key) + " (" + p[key].toFixed(2) + ")";
     return "In head " + state.head + " the query " + quoted(state.word) + " looks at " + keys.map(named).join(", ") + "." +
-      (masks ? " The words after it are masked." : "") + (state.cell < 0 ? "" : " The cell: " + named(state.cell) + ".");
+      (masks ? " The words after it are masked." : "") + (state.cell < 0 ? "" : " The marked key: " + named(state.cell) + ".");
   };
   const long = tokens.map((_, key) => key).sort((a, b) => tokens[b].length - tokens[a].length);
 

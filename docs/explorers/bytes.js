@@ -107,12 +107,12 @@
       Q: [left - strip - 5, top, strip, side], O: [left + side + 5, top, strip, side], S: [left, top, side, side],
       K: [left, top - 2 * strip - 8, side, strip], V: [left, top - strip - 4, side, strip],
     };
+    const stored = kernel.walk === "unfused", number = !now || now.last ? 3 : now.j === null ? 2 : 1;
     parts.push(text(middle, y + 12, kernel.title, { "font-weight": "bold", "data-room": width }),
-      text(middle, y + 28, kernel.order, { fill: "quiet", "data-room": width }),
+      text(middle, y + 28, stored && now ? "kernel " + number + " of 3" : kernel.order, { fill: "quiet", "data-room": width }),
       text(middle, y + 44, "tiles of " + kernel.rows + " x " + kernel.keys, { fill: "quiet", "data-room": width }));
     const bottom = top + side + 6;
     parts.push(box(x + 1, y + 50, width - 2, bottom - y - 50, { rx: 4 }), text(x + 6, y + 64, "HBM", { "text-anchor": "start", fill: "quiet" }));
-    const stored = kernel.walk === "unfused";
     for (const [what, place] of Object.entries(places)) {
       parts.push(box(...place, "QKV".includes(what) ? hue(HUE[what], 5) : { "stroke-dasharray": "3 3" }));
     }
@@ -130,7 +130,7 @@
     const probabilities = stored && (!now || now.last || (now.j === null && now.i > 0));
     const labels = [];  // over the tile on its way
     for (const [what, [px, py, wide, high]] of Object.entries(places)) {
-      labels.push(text(px + wide / 2, py + high / 2 + 4, what !== "S" ? what : probabilities ? "P" : stored ? "S" : "not stored", what === "S" && !stored ? { fill: "quiet" } : {}));
+      labels.push(text(px + wide / 2, py + high / 2 + 4, what !== "S" ? what : probabilities ? "P" : stored ? "S" : "not stored", what === "S" && !stored ? { fill: "quiet", "data-room": wide - 4 } : {}));
     }
     // The chip, and the tile on its way.
     const chip = bottom + 20, slot = (width - 10) / 5, names = "QKVSO";
@@ -149,7 +149,7 @@
       if (now.j !== null) parts.push(box(left + scale * j, top + scale * i, wide, high, { stroke: "ink" }));
       parts.push(box(...tile, { stroke: "ink", "stroke-width": 2 }),
         box(...between, { fill: "var(--x-paper)", stroke: "ink", "stroke-width": 2 }), box(...between, { ...hue(HUE[now.what], 5), stroke: "none" }));
-      parts.push(text(x + width - 6, y + 64, now.way === "in" ? "\u2193 read" : "\u2191 write", { "text-anchor": "end" }));
+      parts.push(text(x + width - 6, y + 64, now.way === "in" ? "\u2193 read" + (now.j === null ? " 3x" : "") : "\u2191 write", { "text-anchor": "end" }));
     }
     return { svg: [...parts, ...labels], height: chip + 56 - y };
   }
@@ -196,7 +196,7 @@
       let x = left;
       for (const [what, elements] of byMatrix(all[k], sum)) {
         const size = (room * elements) / most;
-        parts.push(box(x, top, size, 20, hue(HUE[what], 5)), size > 14 ? text(x + size / 2, top + 15, what === "S" ? (size > 30 ? "S, P" : "S") : what) : "");
+        parts.push(box(x, top, size, 20, hue(HUE[what], 5)), size > 9 ? text(x + size / 2, top + 15, what === "S" ? (size > 30 ? "S, P" : "S") : what) : "");
         x += size;
       }
       parts.push(text(width - 2, top + 15, amount(sum), { "text-anchor": "end" }));
@@ -224,10 +224,10 @@
   }
 
   Explorer.define({
-    name: "bytes", title: "Where the bytes go", main: "moved", draw, sums, counted, measured,
+    name: "bytes", title: "Where the bytes go", main: "moved", second: "n", draw, sums, counted, measured,
     fields: [
       { key: "n", label: "N", value: 8, shown: (value) => 2 ** value, range: () => [LEAST, MOST] },
-      { key: "moved", label: "Moved by each", value: 0, still: 90, step: 5, play: 100, range: () => [0, TICKS],
+      { key: "moved", label: "Moved so far", value: 0, still: 90, step: 1, play: 100, range: () => [0, TICKS],
         shown: (_, state) => amount(movedOf(state, allOf(state))) },
     ],
   });

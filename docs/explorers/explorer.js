@@ -105,6 +105,7 @@ window.Explorer = window.Explorer || (() => {
           state[field.key] = Math.min(most, Math.max(least, state[field.key]));
           Object.assign(input.control, { min: least, max: most, step: field.step || 1 });
           input.output.textContent = field.shown ? field.shown(state[field.key], state) : state[field.key];
+          input.control.setAttribute("aria-valuetext", input.output.textContent);
         }
         input.label.hidden = !shown(field);
         input.label.style.display = shown(field) ? "" : "none";
@@ -229,10 +230,15 @@ window.Explorer = window.Explorer || (() => {
       pointed = at;
     });
     view.addEventListener("keydown", (event) => {
-      const second = explorer.fields.find((field) => field.key === explorer.second) || main;
+      if (event.key === " " && inputs[main.key].button) {  // play, stop
+        event.preventDefault();
+        inputs[main.key].button.click();
+        return;
+      }
+      const second = explorer.fields.find((field) => field.key === explorer.second);
       const [field, by] = { ArrowLeft: [main, -1], ArrowRight: [main, 1], ArrowUp: [second, -1], ArrowDown: [second, 1],
         Home: [main, -1e9], End: [main, 1e9] }[event.key] || [];
-      if (!by || event.altKey || event.ctrlKey || event.metaKey || event.shiftKey) return;
+      if (!by || !field || event.altKey || event.ctrlKey || event.metaKey || event.shiftKey) return;
       event.preventDefault();
       stop();
       const at = (kept || state)[field.key];
@@ -283,6 +289,9 @@ window.Explorer = window.Explorer || (() => {
     if (linked || root.getBoundingClientRect().top < 1.25 * innerHeight) load(root);
     else near.observe(root);
   }
+  // Tab would pass over controls that are not there yet.
+  document.addEventListener("keydown", ({ key }) => key === "Tab" && document.querySelectorAll(".explorer").forEach(load),
+    { once: true });
 
   const all = {};
   function define(explorer) {

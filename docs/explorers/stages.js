@@ -42,10 +42,10 @@
     const open = ({ call, at, parity }) => call !== "wait" || barriers[at].phase % 2 !== parity;
     const advance = (at) => {
       const one = barriers[at];
-      if (one.missing > 0 || one.bytes > 0) return " Its phase " + one.phase + " waits for " + [
+      if (one.missing > 0 || one.bytes > 0) return " The barrier's phase " + one.phase + " waits for " + [
         one.missing > 0 ? one.missing + (one.missing > 1 ? " arrivals" : " arrival") : "", one.bytes > 0 ? one.bytes + " bytes" : ""].filter(Boolean).join(" and ") + ".";
       one.missing = one.of;
-      return " This ends its phase " + one.phase++ + ".";
+      return " This ends the barrier's phase " + one.phase++ + ".";
     };
     // bad: what is wrong in a step, and stays marked: threads, stages, barriers.
     const keep = (who, words, bad = []) => {
@@ -83,7 +83,9 @@
         copies = copies.filter((one) => one !== copy);
         if (stages[copy.stage].tile === copy.tile) stages[copy.stage].landed = true;
         barriers[copy.at].bytes -= copy.bytes;
-        keep(NAMES.length, "Tile " + copy.tile + " has landed in stage " + copy.stage + " and reports " + copy.bytes + " bytes to " + copy.at + "." + advance(copy.at));
+        const over = barriers[copy.at].bytes < 0;
+        keep(NAMES.length, "Tile " + copy.tile + " has landed in stage " + copy.stage + " and reports " + copy.bytes + " bytes to " + copy.at +
+          (over ? ", which expected fewer" : "") + "." + advance(copy.at), over ? [copy.at] : []);
         idle = 0;
       }
       todo.forEach((list, i) => {
@@ -98,8 +100,8 @@
     const stuck = todo.map((list, i) => [NAMES[i], list[next[i]]]).filter(([, one]) => one);
     const late = !ring.says[0].startsWith("deadlock") ? -1 : NAMES.findIndex((_, i) => i > 0 && recorded(ring)[i].length && recorded(ring)[i][0][2] > log[i][0][2]);
     keep(-1, stuck.length ? "A deadlock. These wait for ever: " + stuck.map(([name, one]) => name + " at " + one.words).join(", ") + "."
-      : late < 0 ? "All have ended." : "All have ended, because here each warp first waits before its barrier's phase 0 ends; in the lab " + NAMES[late] +
-        " does so later, stays one phase behind, and hangs.", stuck.flatMap(([name, one]) => [name, one.at]));
+      : late >= 0 ? "All have ended here, by luck of the order. In the lab " + NAMES[late] + " first waits after phase 0 has ended, so it stays one phase behind, and hangs."
+        : marks.length ? "All have ended, but what is marked went wrong." : "All have ended.", stuck.flatMap(([name, one]) => [name, one.at]));
     return { steps, todo, log, stuck: stuck.length > 0, first: steps.findIndex(({ wrong }) => wrong) };
   }
   const known = new Map();
@@ -114,12 +116,12 @@
     const { tile, landed } = now.stages[stage], left = x + 68, wide = (width - 72) / 3;
     parts.push(box(x + 8, 26, width - 16, 28, tile === null || !landed ? { "stroke-dasharray": "4 3" } : hue(tile, TILES)),
       text(x + width / 2, 45, tile === null ? "empty" : "tile " + tile + (landed ? "" : " in flight")));
-    (width < 300 ? ["bit", "left", "bytes"] : ["phase bit", "arrivals left", "bytes left"]).forEach((words, k) => parts.push(text(left + wide * (k + 0.5), 74, words, { fill: "quiet" })));
+    (width < 300 ? ["bit", "left", "bytes"] : ["phase bit", "arrivals left", "bytes left"]).forEach((words, k) => parts.push(text(left + wide * (k + 0.5), 74, words, { fill: "quiet", "data-room": wide - 4 })));
     ["full", "empty"].forEach((kind, row) => {
       const name = kind + "[" + stage + "]", one = now.barriers[name], y = 82 + 29 * row;
       parts.push(text(x + 8, y + 18, name, { "text-anchor": "start", fill: colour(name) }));
       [one.phase % 2 + "", one.missing, kind === "full" ? one.bytes : ""].forEach((value, k) => {
-        if (value !== "") parts.push(box(left + wide * k + 2, y, wide - 4, 25, colour(name) === "bad" ? { stroke: "bad" } : {}), text(left + wide * (k + 0.5), y + 17, value));
+        if (value !== "") parts.push(box(left + wide * k + 2, y, wide - 4, 25, colour(name) === "bad" ? { stroke: "bad", "stroke-width": 2.5 } : {}), text(left + wide * (k + 0.5), y + 17, value, { "data-room": wide - 8 }));
       });
     });
     return parts;
@@ -136,7 +138,7 @@
         box(1, y, width - 2, 28, { rx: 4, fill: "var(--x-paper)", ...(now.who === i ? { stroke: now.wrong ? "bad" : "ink", "stroke-width": 2.5 } : {}) }),
         text(9, y + 19, name, { fill: now.marks.includes(name) ? "bad" : "ink", "text-anchor": "start", "font-weight": "bold" }),
         text(80, y + 19, words, { "text-anchor": "start", fill: quiet ? "quiet" : "ink" }),
-        text(width - 9, y + 19, note, { "text-anchor": "end", "font-weight": "bold", fill: last ? "bad" : "ink" })));
+        text(width - 9, y + 19, note || (now.marks.includes(name) ? "wrong" : ""), { "text-anchor": "end", "font-weight": "bold", fill: last ? "bad" : "ink" })));
       y += 33;
     };
     NAMES.forEach((name, i) => {
