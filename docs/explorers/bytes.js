@@ -109,7 +109,7 @@
     };
     const stored = kernel.walk === "unfused", number = !now || now.last ? 3 : now.j === null ? 2 : 1;
     parts.push(text(middle, y + 12, kernel.title, { "font-weight": "bold", "data-room": width }),
-      text(middle, y + 28, stored && now ? "kernel " + number + " of 3" : kernel.order, { fill: "quiet", "data-room": width }),
+      text(middle, y + 28, stored && now ? "kernel " + number + ": " + ["Q K\u1d40", "softmax", "P V"][number - 1] : kernel.order, { fill: "quiet", "data-room": width }),
       text(middle, y + 44, "tiles of " + kernel.rows + " x " + kernel.keys, { fill: "quiet", "data-room": width }));
     const bottom = top + side + 6;
     parts.push(box(x + 1, y + 50, width - 2, bottom - y - 50, { rx: 4 }), text(x + 6, y + 64, "HBM", { "text-anchor": "start", fill: "quiet" }));
@@ -127,10 +127,10 @@
     }
     const rows = !now || (kernel.walk === "flash1" && j > 0) ? n : stored && !now.last ? 0 : i;  // of O, written so far
     parts.push(box(places.O[0], top, strip, scale * rows, { ...hue(HUE.O, 5), stroke: "none" }));
-    const probabilities = stored && (!now || now.last || (now.j === null && now.i > 0));
+    const probabilities = stored && (!now || now.last);
     const labels = [];  // over the tile on its way
     for (const [what, [px, py, wide, high]] of Object.entries(places)) {
-      labels.push(text(px + wide / 2, py + high / 2 + 4, what !== "S" ? what : probabilities ? "P" : stored ? "S" : "not stored", what === "S" && !stored ? { fill: "quiet", "data-room": wide - 4 } : {}));
+      labels.push(text(px + wide / 2, py + high / 2 + 4, what !== "S" ? what : probabilities ? "P" : !stored ? "not stored" : now.j === null ? "S, P" : "S", what === "S" && !stored ? { fill: "quiet", "data-room": wide - 4 } : {}));
     }
     // The chip, and the tile on its way.
     const chip = bottom + 20, slot = (width - 10) / 5, names = "QKVSO";
@@ -179,7 +179,7 @@
   function compared() {
     const [unfused, first] = KERNELS.map((kernel) => moves(kernel, measured.length).sum), [t0, t1, t2] = KERNELS.map(timeOf);
     return "FlashAttention-1 takes " + (t1 / t0).toFixed(2) + " times as long as unfused, FlashAttention-2 " + (t2 / t0).toFixed(2) + " times." +
-      (t1 > t0 && first < unfused ? " FlashAttention-1 moves fewer bytes, but its kernel gives a head only " + ROWS + " threads: too few to hide latencies." : "");
+      (t1 > t0 && first < unfused ? " FlashAttention-1 moves fewer bytes, but our kernel, not that of its authors, gives a head only " + ROWS + " threads, too few to work while others wait for memory." : "");
   }
 
   function draw(state, width) {
@@ -226,8 +226,8 @@
   Explorer.define({
     name: "bytes", title: "Where the bytes go", main: "moved", second: "n", draw, sums, counted, measured,
     fields: [
-      { key: "n", label: "N", value: 8, shown: (value) => 2 ** value, range: () => [LEAST, MOST] },
-      { key: "moved", label: "Moved so far", value: 0, still: 90, step: 1, play: 100, range: () => [0, TICKS],
+      { key: "n", label: "N", value: 7, still: 8, shown: (value) => 2 ** value, range: () => [LEAST, MOST] },
+      { key: "moved", label: "Moved so far", value: 0, still: 90, step: 1, play: ({ n }) => (n < 8 ? 40 : 100), range: () => [0, TICKS],
         shown: (_, state) => amount(movedOf(state, allOf(state))) },
     ],
   });

@@ -220,6 +220,7 @@ window.Explorer = window.Explorer || (() => {
     };
     view.addEventListener("click", (event) => {
       const pairs = picked(event);
+      if (pairs.length) stop();
       if (kept || pairs.some(([key, value]) => String(state[key]) !== value)) change(...pairs);
     });
     view.addEventListener("pointerleave", () => kept && preview([]));

@@ -100,7 +100,7 @@
     const stuck = todo.map((list, i) => [NAMES[i], list[next[i]]]).filter(([, one]) => one);
     const late = !ring.says[0].startsWith("deadlock") ? -1 : NAMES.findIndex((_, i) => i > 0 && recorded(ring)[i].length && recorded(ring)[i][0][2] > log[i][0][2]);
     keep(-1, stuck.length ? "A deadlock. These wait for ever: " + stuck.map(([name, one]) => name + " at " + one.words).join(", ") + "."
-      : late >= 0 ? "All have ended here, by luck of the order. In the lab " + NAMES[late] + " first waits after phase 0 has ended, so it stays one phase behind, and hangs."
+      : late >= 0 ? "All have ended here. In the lab it hangs, since the order of threads is another: " + NAMES[late] + " first waits after phase 0 has ended, and stays one phase behind."
         : marks.length ? "All have ended, but what is marked went wrong." : "All have ended.", stuck.flatMap(([name, one]) => [name, one.at]));
     return { steps, todo, log, stuck: stuck.length > 0, first: steps.findIndex(({ wrong }) => wrong) };
   }
@@ -114,13 +114,13 @@
     const colour = (name) => (now.marks.includes(name) ? "bad" : "ink"), red = colour("stage " + stage);
     const parts = [box(x, 1, width, 142, { rx: 4, ...(red === "bad" ? { stroke: red, "stroke-width": 2.5 } : {}) }), text(x + 8, 18, "stage " + stage, { fill: red, "text-anchor": "start", "font-weight": "bold" })];
     const { tile, landed } = now.stages[stage], left = x + 68, wide = (width - 72) / 3;
-    parts.push(box(x + 8, 26, width - 16, 28, tile === null || !landed ? { "stroke-dasharray": "4 3" } : hue(tile, TILES)),
+    parts.push(box(x + 8, 26, width - 16, 28, tile === null || !landed ? { "stroke-dasharray": "4 3" } : hue(tile + 1, TILES + 1)),
       text(x + width / 2, 45, tile === null ? "empty" : "tile " + tile + (landed ? "" : " in flight")));
     (width < 300 ? ["bit", "left", "bytes"] : ["phase bit", "arrivals left", "bytes left"]).forEach((words, k) => parts.push(text(left + wide * (k + 0.5), 74, words, { fill: "quiet", "data-room": wide - 4 })));
     ["full", "empty"].forEach((kind, row) => {
       const name = kind + "[" + stage + "]", one = now.barriers[name], y = 82 + 29 * row;
       parts.push(text(x + 8, y + 18, name, { "text-anchor": "start", fill: colour(name) }));
-      [one.phase % 2 + "", one.missing, kind === "full" ? one.bytes : ""].forEach((value, k) => {
+      [one.phase % 2 + "", one.missing + (width < 300 ? "/" : " of ") + one.of, kind === "full" ? one.bytes : ""].forEach((value, k) => {
         if (value !== "") parts.push(box(left + wide * k + 2, y, wide - 4, 25, colour(name) === "bad" ? { stroke: "bad", "stroke-width": 2.5 } : {}), text(left + wide * (k + 0.5), y + 17, value, { "data-room": wide - 8 }));
       });
     });
@@ -143,7 +143,7 @@
     };
     NAMES.forEach((name, i) => {
       const one = todo[i][now.next[i]];
-      row(i, name, one ? "next: " + one.words : "has ended", !one, now.waits[i] ? (last ? "hangs" : "waits") : "");
+      row(i, name, one ? (now.who === i ? "done; next: " : "next: ") + one.words : "has ended", !one, now.waits[i] ? (last ? "hangs" : "waits") : "");
     });
     row(NAMES.length, "copies", now.copies.map(({ tile }) => "tile " + tile).join(", ") || "none in flight", !now.copies.length);
     // From the first wrong step on. Its room is there before.
@@ -161,23 +161,23 @@
   const recorded = (ring) => ring.warps.map((warp) => warp.filter(([kind]) => CALLS[kind]).map(([kind, barrier, count, bytes]) =>
     [CALLS[kind], BARRIERS[barrier], kind === 3 ? count : bytes]));
 
-  const MISTAKES = {  // the label, and why it goes wrong
+  const MISTAKES = {  // the label, why it goes wrong, and the step before its cause, where that comes before what goes wrong
     none: ["none", ""],
     "producer parity": ["the producer's parity", "the producer waits for the end of phase 0 of empty, but consumers arrive there only after a copy, which never begins."],
-    "consumer parity": ["the consumers' parity", "on a new barrier wait(1) returns at once, so a warp reads a stage before its tile has landed."],
-    "dropped arrival": ["warp 2 does not arrive", "a phase of empty ends after two arrivals, and only warp 1 arrives; so the producer waits for ever."],
-    "one arrival": ["empty expects 1 arrival", "two warps arrive, and each arrival ends a phase; after two phases the phase bit is 0 again, so the producer's wait(0) does not return."],
+    "consumer parity": ["the consumers' parity", "on a new barrier wait(1) returns at once, so a warp reads a stage before its tile has landed.", 1],
+    "dropped arrival": ["warp 2 does not arrive", "a phase of empty ends after two arrivals, and only warp 1 arrives; so the producer waits for ever.", 11],
+    "one arrival": ["empty expects 1 arrival", "two warps arrive, and each arrival ends a phase; after two phases the phase bit is 0 again, so the producer's wait(0) does not return.", 11],
     "more bytes": ["full expects 1024 bytes", "a copy brings 512 bytes, so the phase of full never ends."],
     "fewer bytes": ["full expects 256 bytes", "a copy brings 512 bytes; those that its phase did not expect count for the next one, which ends before its tile has landed."],
   };
   Explorer.define({
     name: "stages", title: "A ring that can be broken", main: "step", draw, rings, run, recorded,
-    changed(before, state) {  // to the step before the first wrong one
-      if (state.mistake !== before.mistake) state.step = Math.max(0, runOf(state).first - 1);
+    changed(before, state) {  // to the step before the cause
+      if (state.mistake !== before.mistake) state.step = MISTAKES[state.mistake][2] ?? Math.max(0, runOf(state).first - 1);
     },
     fields: [
       { key: "mistake", label: "Mistake", value: "none", choices: rings.map(({ name }) => [name, MISTAKES[name][0]]) },
-      { key: "step", label: "Step", value: 12, play: 3, single: true, range: (state) => [0, runOf(state).steps.length - 1] },
+      { key: "step", label: "Step", value: 0, still: 12, play: 3, single: true, range: (state) => [0, runOf(state).steps.length - 1] },
     ],
   });
 })();
