@@ -314,7 +314,7 @@ void RaceCheck::copy_begins(Region& region, const std::byte* address, std::size_
 
 // Reports what is wrong with a read by a wgmma or a bulk store, if anything is: of a cell.
 bool RaceCheck::report_async_read(const Cell& cell, const AsyncRead& read, const Region& region,
-                                  std::ptrdiff_t offset) {
+                                  std::ptrdiff_t offset, const Order::Snapshot* fence) {
   const Order& order = w_.order;
   const std::uint32_t thread = order.running();
   // A wgmma begins when all lanes have arrived: it is ordered after what any of them is.
@@ -342,12 +342,13 @@ bool RaceCheck::report_async_read(const Cell& cell, const AsyncRead& read, const
   for (const Access* before : {&cell.write, &cell.atomic_write}) {
     if (before->thread == 0) continue;
     const bool own = before->thread == thread;
-    if (Order::is_agent(before->thread)) {
-      if (ordered_after(before->thread, before->time)) continue;
+    const bool by_copy = Order::is_agent(before->thread);
+    if (by_copy && !ordered_after(before->thread, before->time)) {
       report_early(*before, reader(), false, read.site, memory());
       return true;
     }
-    if (!own && !order.passed_barrier(*before) && !ordered_after(before->thread, before->time)) {
+    if (!by_copy && !own && !order.passed_barrier(*before) &&
+        !ordered_after(before->thread, before->time)) {
       w_.findings.add(
           "race", read.site, before->site,
           fmt::format("{} reads what {} has written, in {}, and nothing orders the two; "
@@ -356,27 +357,38 @@ bool RaceCheck::report_async_read(const Cell& cell, const AsyncRead& read, const
           1);
       return true;
     }
-    const std::uint32_t fence = order.fence_after(before->thread, before->time);
-    if (fence != 0 && (own || ordered_after(before->thread, fence))) continue;
+    const std::uint32_t proxy = by_copy ? 0 : order.fence_after(before->thread, before->time);
+    if (!by_copy && (proxy == 0 || (!own && !ordered_after(before->thread, proxy)))) {
+      w_.findings.add(
+          "proxy", read.site, before->site,
+          fmt::format("{} may not see what {} has written, in {}: fence_async_proxy() is "
+                      "missing after the other line, in the thread that writes and before "
+                      "the barrier",
+                      reader(), w_.name_of(before->thread), memory()));
+      return true;
+    }
+    // A barrier alone orders no tcgen05 operation that comes behind it.
+    if (fence == nullptr || own || order.ordered(*before, *fence)) continue;
     w_.findings.add(
-        "proxy", read.site, before->site,
-        fmt::format("{} may not see what {} has written, in {}: fence_async_proxy() is "
-                    "missing after the other line, in the thread that writes and before "
-                    "the barrier",
-                    reader(), w_.name_of(before->thread), memory()));
+        "tcgen05", read.site, before->site,
+        fmt::format("{} reads {}, which {} of the other line fills; a "
+                    "tcgen05_fence_after() is missing, behind the wait and before "
+                    "this line",
+                    reader(), memory(), by_copy ? "the copy" : w_.name_of(before->thread)));
     return true;
   }
   return false;
 }
 
 void RaceCheck::async_read_begins(Region& region, const std::byte* address, std::size_t size,
-                                  const AsyncRead& read, std::optional<Cell>& right) {
+                                  const AsyncRead& read, std::optional<Cell>& right,
+                                  const Order::Snapshot* fence) {
   const auto offset = address - region.begin;
   bool reported = false;
   region.for_pages(address, size, [&](const Cell* const first, const Cell* const end) {
     for (const Cell* cell = first; cell != end && !reported; ++cell) {
       if (right && cell->has_writes_of(*right)) continue;
-      reported = report_async_read(*cell, read, region, offset);
+      reported = report_async_read(*cell, read, region, offset, fence);
       if (!reported) right = *cell;
     }
   });

@@ -43,8 +43,10 @@ class RaceCheck {
   void copy_begins(Region& region, const std::byte* address, std::size_t size, const Access& copy);
   /// A wgmma or a bulk store is issued, which reads shared memory.
   /// @param right a cell that it may read, found for an earlier piece; the last one from now on
+  /// @param fence of a tcgen05_mma(): its thread's last tcgen05_fence_after(); else null
   void async_read_begins(Region& region, const std::byte* address, std::size_t size,
-                         const AsyncRead& read, std::optional<Cell>& right);
+                         const AsyncRead& read, std::optional<Cell>& right,
+                         const Order::Snapshot* fence);
 
  private:
   struct Use {  // an access that is checked
@@ -63,7 +65,7 @@ class RaceCheck {
   bool report_async_reads(Region& region, const std::byte* address, std::size_t size,
                           const Access& now, const std::string& by);
   bool report_async_read(const Cell& cell, const AsyncRead& read, const Region& region,
-                         std::ptrdiff_t offset);
+                         std::ptrdiff_t offset, const Order::Snapshot* fence);
 
   // Two stores, and what memory had before the second one.
   struct Doubt {

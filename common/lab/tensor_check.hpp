@@ -12,6 +12,8 @@
 /// - What has ended is ordered before operations of other threads by tcgen05_fence_before(), a
 ///   barrier, and tcgen05_fence_after() there (its canonical patterns, and "tcgen05.fence").
 ///   tcgen05_dealloc() is synchronous (9.7.16.6.1) and needs no fence before it.
+/// - A tcgen05_mma() is ordered behind a wait, for a copy of its operand for instance, by a
+///   tcgen05_fence_after() between them (9.7.16.6.3). RaceCheck asks for it.
 #pragma once
 
 #include <cstdint>
@@ -39,6 +41,8 @@ class TensorCheck {
   void waited(bool stores);
   void fenced(bool before);
   /// @}
+  /// What the running thread's last tcgen05_fence_after() came after.
+  const Order::Snapshot& last_fence() const { return threads_[this_place()].after; }
 
  private:
   struct Use {

@@ -65,6 +65,7 @@ void TensorMemory::begin(const std::byte* shared, std::size_t shared_bytes) {
   allocations_.clear();
   freed_.clear();
   relinquished_ = {};
+  fewest_columns_ = kColumns;
   sums_.clear();
   queues_.clear();
   moves_.clear();
@@ -98,6 +99,15 @@ std::uint32_t TensorMemory::allocate(int columns, const SourceLocation& location
         fmt::format("asks for {} columns of tensor memory of which this block has {} of 512 "
                     "already, the first at {}: it waits for ever",
                     columns, held, text_of(allocations_.front().location)));
+  }
+  if (columns > fewest_columns_) {
+    note_finding(kKind, location, fewest_at_,
+                 fmt::format("allocates {} columns of tensor memory after {} at the other line; "
+                             "no allocation of a block may be larger than an earlier one",
+                             columns, fewest_columns_));
+  } else {
+    fewest_columns_ = columns;
+    fewest_at_ = location;
   }
   const auto at = allocations_.begin() + static_cast<std::ptrdiff_t>(i);
   allocations_.insert(at, {first, columns, location});

@@ -147,6 +147,8 @@ class TensorMemory {
   std::vector<Allocation> allocations_;
   std::map<int, SourceLocation> freed_;  // columns, and by which line
   SourceLocation relinquished_;
+  int fewest_columns_ = kColumns;  // of an allocation
+  SourceLocation fewest_at_;       // the last one of these
   std::list<Sums> sums_;
   std::map<int, Queue> queues_;  // by the thread's place
   std::map<int, Moves> moves_;   // by the warp

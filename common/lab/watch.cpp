@@ -623,7 +623,9 @@ struct Watch::State : Observer {
         note_touch(*region, address, size, true);
         race_check.copy_begins(*region, address, size, copy);
       } else {
-        race_check.async_read_begins(*region, address, size, {id, when, site, use}, right);
+        race_check.async_read_begins(
+            *region, address, size, {id, when, site, use}, right,
+            use == AsyncUse::kTensorMatmul ? &tensor_check.last_fence() : nullptr);
       }
     }
   }

@@ -17,7 +17,9 @@ enum class Tensor {
   kAddsToNothing, kBadDescriptor, kOtherMajor, kNoCommit, kCommitOfOther, kWrongCount, kNoWait,
   kNeverWaited, kNoFenceAfterWait, kWrongQuarter, kNoWaitLd, kLeftOverwritten, kSumsOverwritten,
   kTileOverwritten, kNextReads, kFreedEarly, kLeak, kFreedTwice, kUsedAfterFree, kTooMuch,
-  kHundredColumns, kAllocatesAfterRelinquish
+  kHundredColumns, kAllocatesAfterRelinquish,
+  // In pairs: right and wrong.
+  kAllocatesAsMany, kAllocatesMore, kRefilled, kNoFenceAfterRefill, kCopied, kNoFenceAfterCopy
 };
 // clang-format on
 
@@ -25,7 +27,7 @@ enum class Tensor {
 struct TensorShared {
   HopperTile right;
   Mbarrier done, full;
-  std::uint32_t columns;
+  std::uint32_t columns, second;
 };
 
 /// A warpgroup writes a left operand of ones to tensor memory, one thread multiplies it, and all
@@ -43,6 +45,11 @@ __global__ inline void __launch_bounds__(kWarpgroup)
     if (how == Tensor::kAllocatesAfterRelinquish) tcgen05_relinquish_alloc_permit();
     if (how == Tensor::kTooMuch || how == Tensor::kAllocatesAfterRelinquish) {
       tcgen05_alloc(&shared.columns, how == Tensor::kTooMuch ? 512 : 32);  // allocates more
+    }
+    if (how == Tensor::kAllocatesAsMany || how == Tensor::kAllocatesMore) {
+      const int more = how == Tensor::kAllocatesMore ? 256 : 128;
+      tcgen05_alloc(&shared.second, more);  // allocates more than before
+      tcgen05_dealloc(shared.second, more);
     }
     tcgen05_relinquish_alloc_permit();
   }
@@ -62,8 +69,22 @@ __global__ inline void __launch_bounds__(kWarpgroup)
   if (how != Tensor::kNoFenceBefore && how != Tensor::kFenceBeforeWait) tcgen05_fence_before();
   if (how != Tensor::kNoBarrier) __syncthreads();
 
+  if (how != Tensor::kNoFenceAfter) tcgen05_fence_after();
+  if (how == Tensor::kRefilled || how == Tensor::kNoFenceAfterRefill) {
+    for (unsigned i = threadIdx.x; i < 64 * 64; i += kWarpgroup) {
+      shared.right.data[i] = from_float<half>(1);  // refills
+    }
+    fence_async_proxy();
+    __syncthreads();
+    if (how == Tensor::kRefilled) tcgen05_fence_after();
+  }
   if (threadIdx.x == 0) {
-    if (how != Tensor::kNoFenceAfter) tcgen05_fence_after();
+    if (how == Tensor::kCopied || how == Tensor::kNoFenceAfterCopy) {
+      shared.full.arrive_and_expect(HopperTile::bytes);
+      load_tile(shared.right, map, shared.full, 0, 0);  // copies
+      shared.full.wait(0);
+      if (how == Tensor::kCopied) tcgen05_fence_after();
+    }
     const std::uint32_t right = tcgen05_descriptor<half>(
         64, Major::kK, how == Tensor::kOtherMajor ? Major::kK : Major::kMN);
     const std::uint32_t descriptor = how == Tensor::kBadDescriptor ? 0xffffffff : right;
@@ -126,6 +147,7 @@ inline std::vector<BrokenHopperKernel> broken_tcgen05() {
   const struct {
     Tensor how;
     const char *name, *wrong, *line, *other, *says, *kind = "tcgen05";
+    Tensor right = T::kRight;
   } rows[] = {
       {T::kNoWaitSt, "no_wait_st", "A store has not ended when it is signalled.", "multiplies",
        "stores", "tcgen05_wait_st() is missing"},
@@ -181,13 +203,21 @@ inline std::vector<BrokenHopperKernel> broken_tcgen05() {
       {T::kAllocatesAfterRelinquish, "alloc_after_relinquish",
        "A block allocates after it gave up the right.", "allocates more", "",
        "after tcgen05_relinquish_alloc_permit()"},
+      {T::kAllocatesMore, "growing_allocation", "A block allocates more columns than before.",
+       "allocates more than before", "allocates",
+       "allocates 256 columns of tensor memory after 128", "tcgen05", T::kAllocatesAsMany},
+      {T::kNoFenceAfterRefill, "no_fence_after_fill",
+       "A thread multiplies what others have filled.", "multiplies", "refills",
+       "tcgen05_fence_after() is missing", "tcgen05", T::kRefilled},
+      {T::kNoFenceAfterCopy, "no_fence_after_copy", "A thread multiplies a copy without a fence.",
+       "multiplies", "copies", "tcgen05_fence_after() is missing", "tcgen05", T::kCopied},
       {T::kTileOverwritten, "overwritten_stage", "A tile is overwritten while it is multiplied.",
        "brings the next tile", "multiplies", "mbarrier of a tcgen05_commit()", "race"},
   };
   std::vector<BrokenHopperKernel> kernels;
   for (const auto& row : rows) {
     kernels.push_back({{row.name, row.wrong, row.kind, row.line, row.other,
-                        hopper(through_tensor_memory, row.how, kWarpgroup)},
+                        hopper(through_tensor_memory, row.how, kWarpgroup, 1, row.right)},
                        row.says});
   }
   return in_file("broken_tcgen05.cuh", std::move(kernels));
