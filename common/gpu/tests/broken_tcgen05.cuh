@@ -49,6 +49,7 @@ __global__ inline void __launch_bounds__(kWarpgroup)
     if (how == Tensor::kAllocatesAsMany || how == Tensor::kAllocatesMore) {
       const int more = how == Tensor::kAllocatesMore ? 256 : 128;
       tcgen05_alloc(&shared.second, more);  // allocates more than before
+      __syncwarp();
       tcgen05_dealloc(shared.second, more);
     }
     tcgen05_relinquish_alloc_permit();
