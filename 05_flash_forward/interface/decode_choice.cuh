@@ -61,7 +61,6 @@ DecodeWorkspaceSize decode_workspace(int kernel, const Attention<T>& a, const Ch
 template <int d, class T>
 DecodeWork decode_work(int kernel, const Attention<T>& a, const ChunkSequences& of,
                        const DeviceProperties& gpu) {
-  using Chunk = ChunkTile<T, d>;
   const DecodeRates rates;
   const double rows = static_cast<double>(group_size(a)) * a.length_q;
   const double heads = static_cast<double>(a.batch) * a.kv_heads;
@@ -87,8 +86,11 @@ DecodeWork decode_work(int kernel, const Attention<T>& a, const ChunkSequences& 
       break;
     case FA_DECODE_CHUNKED_PREFILL:
       work.start = rates.chunks_start;
-      tiles(rows > kQueries ? rates.chunks : rates.half_chunks,
-            rows > kQueries ? Chunk::block_m : kQueries, chunk_parts<Chunk>(a, of), rows, heads);
+      with_chunk_tile<d>(a, [&](auto tile) {
+        using Tile = decltype(tile);
+        tiles(Tile::consumers > 1 ? rates.chunks : rates.half_chunks, Tile::block_m,
+              chunk_parts<Tile>(a, of), rows, heads);
+      });
       break;
     default:
       using Tile = DecodeTile<d, 4>;

@@ -250,7 +250,7 @@ TEST_CASE("every decode kernel is right in the watched lab, with no finding") {
       inputs.lengths_q = {1, 200, 0};
       inputs.lengths_k = {0, 290, 300};
       inputs.page_size = 0;
-      for (const int parts : {0, 3}) {
+      for (const int parts : {0, 3, 40}) {
         inputs.parts = parts;
         coverage.add(check_watched(step, problem, inputs, DecodeChecker(problem, inputs)));
       }

@@ -21,9 +21,12 @@
 
 namespace fa::FA_TARGET {
 
-/// 128 rows and keys; a warpgroup has 64 of the rows.
-template <class T, int d>
-using ChunkTile = HopperTile<T, d, 128, 2, d == 64 ? 3 : 2>;
+/// 128 rows and keys; a warpgroup has 64 of the rows. Where a sequence has no more than these one
+/// warpgroup suffices, and more and smaller stages keep more of the memory busy.
+template <class T, int d, int warpgroups = 2>
+using ChunkTile =
+    std::conditional_t<warpgroups == 1, HopperTile<T, d, 64, 1, 6>,
+                       HopperTile<T, d, 128, 2, d == 64 ? 3 : 2>>;
 
 /// Where queries and keys of each sequence are, in the memory of the device.
 struct ChunkSequences {
@@ -386,8 +389,10 @@ __global__ void __launch_bounds__(kWarpgroup*(Tile::consumers + 1), 1)
   init_barriers(shared, 3);  // K, V and Q
   const int warpgroup = warpgroup_index();
   if (warpgroup == Tile::consumers) {  // the producer
-    // Addresses of rows and pages take more registers than those of tiles.
-    setmaxnreg_dec<kProducerRegisters<Tile> + 16>();
+    if constexpr (Tile::consumers > 1) {
+      // Addresses of rows and pages take more registers than those of tiles.
+      setmaxnreg_dec<kProducerRegisters<Tile> + 16>();
+    }
     const int warp = warp_uniform(threadIdx.x / kWarp % 4);
     if (warp == 0) load_pages(shared, work, work.k, shared.k, shared.k_pipe);
     if (warp == 1) schedule_items(shared, work);
@@ -395,7 +400,9 @@ __global__ void __launch_bounds__(kWarpgroup*(Tile::consumers + 1), 1)
     if (warp == 3) load_rows_of_q(shared, work);
     return;
   }
-  setmaxnreg_inc<kConsumerRegisters<Tile> - 8>();
+  if constexpr (Tile::consumers > 1) {
+    setmaxnreg_inc<kConsumerRegisters<Tile> - 8>();
+  }
   ConsumerState<Tile> read;
   if (warpgroup == Tile::consumers - 1) {
     scheduler_barrier_arrive<Tile>(warpgroup);  // warpgroup 0 is first
@@ -471,6 +478,13 @@ int chunk_parts(const Attention<T>& a, const ChunkSequences& sequences) {
                      rows / static_cast<double>(items * Tile::block_n));
 }
 
+/// Calls work(Tile{}) with the tile for a problem.
+template <int d, class T, class Work>
+auto with_chunk_tile(const Attention<T>& a, Work work) {
+  return packed_rows(a) <= kQueries ? work(ChunkTile<T, d, 1>{})
+                                    : work(ChunkTile<T, d>{});
+}
+
 /// Whether the kernel supports a problem: distances that TMA supports, whole rows from a page to the
 /// next, and no more rows and items than ints number.
 /// @param a with a batch of 1 where the queries are packed
@@ -487,7 +501,7 @@ bool can_chunk(const Attention<T>& a, const ChunkSequences& sequences) {
   };
   return a.dropout.threshold == 0 && fits(a.k_strides) && fits(a.v_strides) &&
          all_rows(a) <= kMostRows &&
-         chunk_items<ChunkTile<T, d>>(a, sequences) <=
+         chunk_items<ChunkTile<T, d, 1>>(a, sequences) <=
              std::numeric_limits<int>::max() / 2 / kMostParts;
 }
 
@@ -495,17 +509,18 @@ bool can_chunk(const Attention<T>& a, const ChunkSequences& sequences) {
 template <int d, class T>
 DecodeWorkspaceSize chunks_workspace(const Attention<T>& a,
                                      const ChunkSequences& sequences) {
-  const int parts = chunk_parts<ChunkTile<T, d>>(a, sequences);
+  const int parts = with_chunk_tile<d>(a, [&](auto tile) {
+    return chunk_parts<decltype(tile)>(a, sequences);
+  });
   return {parts > 1 ? state_floats(parts, all_rows(a), d) : 0, 1};
 }
 
-/// Launches the kernel, and the merge if there are several parts.
-/// @param a         for which can_chunk() holds, with a head_dim of at most d
-/// @param workspace of chunks_workspace(), with a counter that is 0
-template <int d, class T>
-void launch_chunks(const Attention<T>& a, const ChunkSequences& sequences,
-                   const Stream& stream, const DecodeWorkspace& workspace) {
-  using Tile = ChunkTile<T, d>;
+/// launch_chunks() with a tile.
+template <class Tile, class T>
+void launch_chunk_tiles(const Attention<T>& a,
+                        const ChunkSequences& sequences, const Stream& stream,
+                        const DecodeWorkspace& workspace) {
+  constexpr int d = Tile::d;
   ChunkSequences own = sequences;
   if (own.pages.block_table == nullptr) own.pages.page_size = 1 << 30;
   const int box_rows = std::gcd(own.pages.page_size, Tile::block_n);
@@ -529,6 +544,17 @@ void launch_chunks(const Attention<T>& a, const ChunkSequences& sequences,
          ChunkWork<T>{a, own, map(a.k, a.k_strides), map(a.v, a.v_strides),
                       box_rows, parts, items, workspace.counters, states});
   if (parts > 1) launch_merge_parts<d>(a, states, parts, stream, true);
+}
+
+/// Launches the kernel, and the merge if there are several parts.
+/// @param a         for which can_chunk() holds, with a head_dim of at most d
+/// @param workspace of chunks_workspace(), with a counter that is 0
+template <int d, class T>
+void launch_chunks(const Attention<T>& a, const ChunkSequences& sequences,
+                   const Stream& stream, const DecodeWorkspace& workspace) {
+  with_chunk_tile<d>(a, [&](auto tile) {
+    launch_chunk_tiles<decltype(tile)>(a, sequences, stream, workspace);
+  });
 }
 
 FA_LAUNCH_16_BIT(decode, Attention,

@@ -74,40 +74,53 @@ struct RowSplit {
 
 /// The state of all parts of a row's keys: lesson 03's merge, with the maximum of all parts first.
 /// A warp calls it, and each lane gets m and l.
-/// @param slot_of where the state of a part is: slot_of(part)
-template <int d, class SlotOf>
+/// @tparam at_once rows of O that are loaded before the first is needed; those beyond the last part
+///                 are loaded in vain
+/// @param  slot_of where the state of a part is: slot_of(part)
+template <int d, int at_once = 8, class SlotOf>
 __device__ RowSplit<d> merge_row(const SplitStates& states, int parts,
                                  int row, float exponent_scale,
                                  SlotOf slot_of) {
-  constexpr int at_once = 8;  // loads of O that are in flight
   const int lane = threadIdx.x % kWarp;
   const auto index = [&](int part) {
     return std::int64_t{slot_of(part)} * states.rows + row;
   };
+  float o[at_once][d / kWarp / 2][2];
+  const auto load_o = [&](std::int64_t i, int first) {
+#pragma unroll
+    for (int p = 0; p < at_once; ++p) {
+      const float* const row_of_part =
+          states.o + __shfl_sync(kAllLanes, i, first + p) * states.pitch;
+#pragma unroll
+      for (int e = 0; e < d / kWarp / 2; ++e) {
+        load2(o[p][e], row_of_part + lane * (d / kWarp) + 2 * e);
+      }
+    }
+  };
   RowSplit<d> all = {-INFINITY, 0, {}};
-  for (int part = lane; part < parts; part += kWarp) {
+  // Of the first parts m, l and O are on their way at the same time.
+  std::int64_t i = index(lane < parts ? lane : parts - 1);
+  float m = states.m[i], l = states.l[i];
+  load_o(i, 0);
+  all.m = m;
+  for (int part = lane + kWarp; part < parts; part += kWarp) {
     all.m = fmaxf(all.m, states.m[index(part)]);
   }
   all.m = warp_max(all.m);
   //! [merge_loop]
   for (int part0 = 0; part0 < parts; part0 += kWarp) {
-    const int own = part0 + lane;  // of which this lane has the factor
-    const std::int64_t i = index(own < parts ? own : parts - 1);
+    const int own = part0 + lane;
+    if (part0 > 0) {
+      i = index(own < parts ? own : parts - 1);
+      m = states.m[i];
+      l = states.l[i];
+    }
     const float factor =
-        own < parts ? part_factor(states.m[i], all.m, exponent_scale) : 0;
-    all.l += factor * states.l[i];
+        own < parts ? part_factor(m, all.m, exponent_scale) : 0;
+    all.l += factor * l;
     const int end = parts - part0 < kWarp ? parts - part0 : kWarp;
     for (int first = 0; first < end; first += at_once) {
-      float o[at_once][d / kWarp / 2][2];
-#pragma unroll
-      for (int p = 0; p < at_once; ++p) {
-        const float* const row_of_part =
-            states.o + __shfl_sync(kAllLanes, i, first + p) * states.pitch;
-#pragma unroll
-        for (int e = 0; e < d / kWarp / 2; ++e) {
-          load2(o[p][e], row_of_part + lane * (d / kWarp) + 2 * e);
-        }
-      }
+      if (part0 + first > 0) load_o(i, first);
 #pragma unroll
       for (int p = 0; p < at_once; ++p) {
         const float of_part = __shfl_sync(kAllLanes, factor, first + p);
@@ -174,7 +187,7 @@ __device__ void store_output(const Attention<T>& a, int batch, int head,
 constexpr int kSplitThreads = 128;
 
 /// Merges the parts of each row; a warp has one row.
-template <int d, class T>
+template <int d, int at_once, class T>
 __global__ void __launch_bounds__(kSplitThreads)
     merge_parts(Attention<T> a, SplitStates states, int parts) {
   grid_dependency_wait();  // for the states
@@ -182,8 +195,8 @@ __global__ void __launch_bounds__(kSplitThreads)
   if (row >= states.rows) return;
   const int query = row % a.length_q, head = row / a.length_q % a.heads;
   store_output(a, row / a.length_q / a.heads, head, query,
-               merge_row<d>(states, parts, row, a.scale * kLog2E,
-                            [](int part) { return part; }));
+               merge_row<d, at_once>(states, parts, row, a.scale * kLog2E,
+                                     [](int part) { return part; }));
 }
 
 /// Launches it.
@@ -195,7 +208,13 @@ void launch_merge_parts(const Attention<T>& a, const SplitStates& states,
   const int blocks = ceil_div(states.rows, kSplitThreads / kWarp);
   Launch merge{{static_cast<unsigned>(blocks)}, {kSplitThreads}};
   merge.with_pdl = with_pdl;
-  launch(stream, merge_parts<d, T>, merge, a, states, parts);
+  const auto launch_for = [&](auto at_once) {
+    launch(stream, merge_parts<d, decltype(at_once)::value, T>, merge, a,
+           states, parts);
+  };
+  if (parts <= 2) return launch_for(std::integral_constant<int, 2>{});
+  if (parts <= 8) return launch_for(std::integral_constant<int, 8>{});
+  launch_for(std::integral_constant<int, 16>{});
 }
 
 }  // namespace fa::FA_TARGET
