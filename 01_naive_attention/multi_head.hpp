@@ -137,11 +137,7 @@ MultiHeadForward<T> multi_head_forward(View<const T, 3> x, const MultiHeadWeight
 }
 
 /// The gradients of a loss through the whole layer.
-/// @param x       as given to multi_head_forward()
-/// @param weights as given to multi_head_forward()
-/// @param state   what multi_head_forward() returned
-/// @param d_y     gradient of the loss with respect to y, [batch, length, width]
-/// @param options as given to multi_head_forward()
+/// @param d_y gradient of the loss with respect to y, [batch, length, width]
 /// @throws std::invalid_argument when the shape of d_y is not that of y
 template <class T>
 MultiHeadGradients<T> multi_head_backward(View<const T, 3> x, const MultiHeadWeights<T>& weights,

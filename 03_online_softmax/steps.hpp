@@ -62,7 +62,6 @@ struct Recording {
 /// @param q [1, 1, length_q, head_dim], any strides
 /// @param k [1, 1, length_k, head_dim], any strides
 /// @param v [1, 1, length_k, head_dim], any strides
-/// @param causal whether the causal mask applies
 /// @throws std::invalid_argument as tiled_forward(), and for more than one batch or head
 inline Recording record(View<const float, 4> q, View<const float, 4> k, View<const float, 4> v,
                         bool causal, const Tiles& tiles) {

@@ -14,13 +14,10 @@ constexpr int kBackToBackTile = 32;
 
 /// O = scale Q K^T V of one head in float32, without a softmax.
 /// @tparam head_dim a multiple of 32
-/// @param q        [length_q, head_dim]
-/// @param k        [length_k, head_dim]
-/// @param v        [length_k, head_dim]
-/// @param o        [length_q, head_dim]
-/// @param length_q queries
-/// @param length_k keys
-/// @param scale    of the scores
+/// @param q         [length_q, head_dim]
+/// @param k         [length_k, head_dim]
+/// @param v         [length_k, head_dim]
+/// @param o         [length_q, head_dim]
 template <int head_dim>
 __global__ void back_to_back_matmul(const float* q, const float* k,
                                     const float* v, float* o, int length_q,

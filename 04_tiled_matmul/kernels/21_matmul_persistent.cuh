@@ -47,9 +47,7 @@ __host__ __device__ inline TileCoord tile_coord(int i,
 }
 
 /// C = A B or A B^T for 16-bit operands by wgmma, with persistent blocks.
-/// @tparam Tile   WgmmaTile
-/// @param  maps   of the matmul
-/// @param  raster order of the tiles
+/// @tparam Tile WgmmaTile
 template <class Tile, class T>
 __global__ void __launch_bounds__(kWarpgroup*(Tile::warpgroups + 1), 1)
     matmul_persistent(const __grid_constant__ TmaMatmul<T> maps,
@@ -108,7 +106,6 @@ __global__ void __launch_bounds__(kWarpgroup*(Tile::warpgroups + 1), 1)
 }
 
 /// Launches matmul_persistent(): a block for each SM.
-/// @param p          the matmul
 /// @param group_m    rows of tiles that go together
 /// @param max_blocks no more than these; no more than tiles
 /// @throws as tensor_map()

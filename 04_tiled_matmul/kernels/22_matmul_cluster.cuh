@@ -20,12 +20,7 @@ using MatmulClusterTile = WgmmaTile<T, b_transposed, 128, 256, 4>;
 /// Begins to load a block's rows of A, and its half of B's columns for both blocks: each block's
 /// barrier counts the bytes that it gets. One thread of each block calls it.
 /// @param stage that both blocks have released
-/// @param maps  of A and B
-/// @param full  barrier of the stage
-/// @param rank  of the block in its cluster
-/// @param row0  of C: the block's first
 /// @param col0  of C: the first of both blocks
-/// @param k0    first step along k
 //! [share]
 template <class Tile, class T>
 __device__ void load_shared_stage(WgmmaStage<Tile>& stage,
@@ -65,12 +60,8 @@ struct MatmulClusterStorage {
 
 /// Begins to write a warpgroup's accumulators by TMA, panel by panel; what lies outside of C is not
 /// written.
-/// @param c_map     of C as 16-bit elements
-/// @param panels    of this warp
-/// @param acc       of this thread
-/// @param row0      of C: the block's first
-/// @param col0      of C: the block's first
-/// @param warpgroup of the block
+/// @param c_map  of C as 16-bit elements
+/// @param panels of this warp
 //! [store]
 template <class Tile, class T>
 __device__ void store_panels(const TensorMap& c_map,
@@ -209,7 +200,6 @@ __global__ void __launch_bounds__(kWarpgroup*(Tile::warpgroups + 1), 1)
 }
 
 /// Launches matmul_cluster(): a cluster for each two SMs.
-/// @param p          the matmul
 /// @param group_m    rows of the clusters' tiles that go together
 /// @param max_blocks no more than these, but two; no more than tiles
 /// @throws as tensor_map()

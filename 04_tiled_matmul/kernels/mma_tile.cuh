@@ -44,11 +44,9 @@ struct MmaFragments {
 };
 
 /// Reads fragments from shared memory.
-/// @param frag   of this lane
 /// @param a_smem A's tile, from the warp's first row on
 /// @param b_smem B's tile, from the warp's first column on
-/// @param kk      first of the 16 steps
-/// @param lane   in the warp
+/// @param kk     first of the 16 steps
 //! [load_fragments]
 template <class Tile, class T>
 __device__ void load_fragments(MmaFragments<Tile>& frag, const T* a_smem,

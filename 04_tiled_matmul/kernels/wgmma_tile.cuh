@@ -20,7 +20,6 @@ struct TmaMatmul {
 
 /// Sizes: a block computes block_m x block_n elements of C, each of its warpgroups half of the
 /// rows.
-/// @tparam Type        half or bfloat16
 /// @tparam transposed  B is [n, k]
 /// @tparam m_size      block_m, 128 or 256
 /// @tparam n_size      block_n, 64, 128, 192 or 256
@@ -57,11 +56,7 @@ using WgmmaAccumulators = float[Tile::wgmmas_m][Tile::block_n / 2];
 
 /// Begins to load a stage; what lies outside of the matrices is 0. One thread calls it.
 /// @param stage that is free
-/// @param maps  of A and B
 /// @param full  barrier that counts the bytes that arrive
-/// @param row0  of C
-/// @param col0  of C
-/// @param k0    first step along k
 template <class Tile, class T>
 __device__ void load_stage(WgmmaStage<Tile>& stage, const TmaMatmul<T>& maps,
                            Mbarrier& full, int row0, int col0, int k0) {
@@ -102,11 +97,6 @@ __device__ void wgmma_fence_accumulators(WgmmaAccumulators<Tile>& acc) {
 }
 
 /// Writes a warpgroup's accumulators; 4 lanes fill a sector.
-/// @param p         the matmul
-/// @param acc       of this thread
-/// @param row0      of C: the block's first
-/// @param col0      of C: the block's first
-/// @param warpgroup of the block
 template <class Tile, class T>
 __device__ void store_accumulators(const MatmulParams<T>& p,
                                    const WgmmaAccumulators<Tile>& acc,
@@ -132,7 +122,6 @@ __device__ void store_accumulators(const MatmulParams<T>& p,
 
 /// Makes the tensor maps of a matmul.
 /// @tparam Tile       WgmmaTile of the kernel
-/// @param  p          the matmul
 /// @param  b_box_rows of a box of B
 /// @throws as tensor_map()
 template <class Tile, class T>

@@ -14,7 +14,6 @@ namespace fa::FA_TARGET {
 /// accumulators. Accumulator [i][j] is the 16 x 8 fragment at row 16 i, column 8 j of the warp; its
 /// element 2 h + e stands at row fragment_row(lane, 2 h), column fragment_column(lane, e).
 /// @tparam columns at least head_dim
-/// @tparam T       half or bfloat16
 template <int columns, class T>
 struct TensorCoresBlock {
   static constexpr int d = columns, block_m = 128, block_n = 64;

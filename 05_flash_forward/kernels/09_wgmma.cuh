@@ -19,7 +19,6 @@ namespace fa::FA_TARGET {
 /// A block: two warpgroups with 64 queries each, over tiles of 128 keys. A lane has 64 elements of
 /// S and as many of O, in two rows: row_element(s, h, i) is of row lane_row(h) and column
 /// lane_column() + element_column(i).
-/// @tparam Type half or bfloat16
 template <class Type>
 struct WgmmaBlock {
   using T = Type;

@@ -58,7 +58,6 @@ __device__ void warp_specialized_mainloop(WarpgroupOutput<Tile>& o,
 
 /// Attention in 16 bits. A consumer warpgroup processes 64 queries.
 /// @tparam Tile a HopperTile
-/// @tparam T    half or bfloat16
 template <class Tile, class T>
 __global__ void __launch_bounds__(kWarpgroup*(Tile::consumers + 1), 1)
     flash_warp_specialized(const __grid_constant__ TmaAttention<T> maps) {

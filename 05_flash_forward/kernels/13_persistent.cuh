@@ -84,7 +84,6 @@ __device__ void persistent_mainloop(WarpgroupOutput<Tile>& o, RowState& rows,
 
 /// Attention in 16 bits. A consumer warpgroup processes 64 queries of each tile.
 /// @tparam Tile a HopperTile
-/// @tparam T    half or bfloat16
 template <class Tile, class T>
 __global__ void __launch_bounds__(kWarpgroup*(Tile::consumers + 1), 1)
     flash_persistent(const __grid_constant__ TmaAttention<T> maps,

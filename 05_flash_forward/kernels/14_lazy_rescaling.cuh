@@ -106,7 +106,6 @@ __device__ void lazy_rescaling_mainloop(
 
 /// Attention in 16 bits. A consumer warpgroup processes 64 queries of each tile.
 /// @tparam Tile a HopperTile
-/// @tparam T    half or bfloat16
 template <class Tile, class T>
 __global__ void __launch_bounds__(kWarpgroup*(Tile::consumers + 1), 1)
     flash_lazy_rescaling(const __grid_constant__ TmaAttention<T> maps,

@@ -263,9 +263,8 @@ struct PendingStore {
 
 /// Rounds a lane's part of O in its row h and stores it. Neighbouring lanes exchange halves, so that
 /// each stores four columns, and four lanes a sector of 32 bytes.
-/// @param row     of O; null where there is none
-/// @param factor  1 / l of the row
-/// @param columns of O
+/// @param row    of O; null where there is none
+/// @param factor 1 / l of the row
 template <int d, class T, int r>
 __device__ void store_row(T* row, const float (&o)[r], int h, float factor,
                           int columns) {

@@ -65,7 +65,6 @@ __global__ void __launch_bounds__(kWarpgroup*(Tile::consumers + 1), 1)
 }
 
 /// Launches it.
-/// @param blocks   of the grid
 /// @param with_pdl before the kernel ahead of it has ended
 template <class Tile, class Work>
 void launch_hopper(const Stream& stream, unsigned blocks, const Work& work,

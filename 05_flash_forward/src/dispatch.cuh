@@ -80,7 +80,6 @@ inline ForwardKernel forward_kernel(const Attention<float>& a,
 }
 
 /// The fastest kernel without Hopper's instructions, for the 16-bit types.
-/// @tparam T half or bfloat16
 template <class T>
 ForwardKernel sm_80_kernel(const Attention<T>& a,
                            const DeviceProperties& device = device_properties()) {
@@ -119,8 +118,7 @@ bool prefers_mirrored_tiles(const Attention<T>& a, int sm_count) {
 }
 
 /// The fastest kernel with Hopper's instructions.
-/// @tparam T half or bfloat16
-/// @param a  a problem for which can_use_tma() holds
+/// @param a a problem for which can_use_tma() holds
 template <class T>
 ForwardKernel sm_90_kernel(const Attention<T>& a, const DeviceProperties& device) {
   if (a.head_dim_v != a.head_dim) {
@@ -157,7 +155,6 @@ ForwardKernel sm_90_kernel(const Attention<T>& a, const DeviceProperties& device
 }
 
 /// The fastest kernel for a problem, for the 16-bit types.
-/// @tparam T half or bfloat16
 /// @param device of the machine, the choice depends on this alone
 template <class T>
 ForwardKernel forward_kernel(const Attention<T>& a,

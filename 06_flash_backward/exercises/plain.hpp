@@ -83,7 +83,6 @@ inline auto parts(Gradients& x) {
 /// Random numbers of size 1 in q, k, v and d_o.
 /// @param heads    that share the keys
 /// @param head_dim elements in a row; the scale is 1 / sqrt(head_dim)
-/// @param dropout  probability that an element of P is dropped
 inline Problem random_problem(int heads, int length_q, int length_k, int head_dim,
                               bool causal = false, double dropout = 0, std::uint64_t seed = 1) {
   Problem x;

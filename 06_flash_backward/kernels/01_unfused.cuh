@@ -76,7 +76,6 @@ __device__ float* own_score(const Attention<T>& a, float* scores) {
 namespace {  // several sources include these kernels
 
 /// S = scale Q K^T.
-/// @param a      what is computed
 /// @param scores [batch, heads, length_q, length_k]
 __global__ void unfused_backward_scores(AttentionGradient<float> a,
                                         float* scores) {
@@ -90,7 +89,6 @@ __global__ void unfused_backward_scores(AttentionGradient<float> a,
 }
 
 /// dP = dO V^T, with 0 for dropped probabilities.
-/// @param a              what is computed
 /// @param prob_gradients [batch, heads, length_q, length_k]
 __global__ void unfused_prob_gradients(AttentionGradient<float> a,
                                        float* prob_gradients) {
@@ -110,7 +108,6 @@ __global__ void unfused_prob_gradients(AttentionGradient<float> a,
 
 /// P = softmax(S) and dS = P * (dP - rowsum(P * dP)), both in place. A warp owns a row. P is stored
 /// after dropout, as the forward pass multiplied it by V.
-/// @param a         what is computed
 /// @param probs     [batch, heads, length_q, length_k]; scores before
 /// @param gradients dS; dP before
 //! [rows]
@@ -207,7 +204,6 @@ inline std::int64_t score_count(const Attention<float>& a) {
 /// Launches the baseline.
 /// @param a      what is computed; needs no workspace
 /// @param scores device memory for P and dS: 2 score_count(a)
-/// @param stream where
 inline void launch_backward_unfused(const AttentionGradient<float>& a,
                                     float* scores, const Stream& stream) {
   const int heads = a.batch * a.heads;

@@ -15,7 +15,6 @@ namespace fa::FA_TARGET {
 namespace {  // several sources include these kernels
 
 /// P = exp(scale Q K^T - LSE).
-/// @param a     what is computed
 /// @param probs [batch, heads, length_q, length_k]
 __global__ void probs_by_element(AttentionGradient<float> a, float* probs) {
   const int index = blockIdx.z;
@@ -34,7 +33,6 @@ __global__ void probs_by_element(AttentionGradient<float> a, float* probs) {
 /// inv_row_sum = 1 / rowsum(P). LSE was rounded to float32, and it belongs to scores with other
 /// rounding errors than these. So all elements of a row of P are off by a common factor, and so is
 /// their sum. A warp owns a row.
-/// @param a     what is computed
 /// @param probs [batch, heads, length_q, length_k]
 __global__ void stored_row_sums(AttentionGradient<float> a,
                                 const float* probs) {
@@ -54,7 +52,6 @@ __global__ void stored_row_sums(AttentionGradient<float> a,
 
 /// dS = P * (dO V^T - delta), elementwise. P is stored after dropout, as the forward pass
 /// multiplied it by V.
-/// @param a         what is computed
 /// @param probs     [batch, heads, length_q, length_k]
 /// @param gradients dS, likewise
 __global__ void score_gradients_by_element(AttentionGradient<float> a,
@@ -84,7 +81,6 @@ __global__ void score_gradients_by_element(AttentionGradient<float> a,
 /// @tparam d     32, 64, 128 or 256, at least head_dim
 /// @param a      with a Workspace{0}
 /// @param scores device memory for P and dS: 2 score_count(a)
-/// @param stream where
 template <int d>
 void launch_backward_preprocess(const AttentionGradient<float>& a,
                                 float* scores, const Stream& stream) {

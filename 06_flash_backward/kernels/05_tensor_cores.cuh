@@ -18,7 +18,6 @@ namespace fa::FA_TARGET {
 /// has rows g and g + 8 and columns 2 t and 2 t + 1, g = lane / 4 and t = lane % 4: element 2 h + e
 /// is in fragment_row(lane, 2 h) and fragment_column(lane, e).
 /// @tparam columns at least head_dim
-/// @tparam T       half or bfloat16
 template <int columns, class T>
 struct GradientBlock {
   static constexpr int d = columns, block_m = 64, block_n = 128;
@@ -347,9 +346,8 @@ __global__ void tensor_cores_postprocess(AttentionGradient<T> a) {
 }
 
 /// Launches the three kernels.
-/// @tparam d     64 or 128, at least head_dim
-/// @param a      with a Workspace{d}
-/// @param stream where
+/// @tparam d 64 or 128, at least head_dim
+/// @param a  with a Workspace{d}
 template <int d, class T>
 void launch_backward_tensor_cores(const AttentionGradient<T>& a,
                                   const Stream& stream) {

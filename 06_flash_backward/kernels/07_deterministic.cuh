@@ -59,8 +59,7 @@ constexpr std::size_t least_queries_bytes() {
 }
 
 /// dQ. A block owns queries and loops over the keys.
-/// @tparam Tile        a QueryGradientSizes
-/// @tparam has_dropout whether there may be dropout
+/// @tparam Tile a QueryGradientSizes
 template <class Tile, class T, bool has_dropout>
 __global__ void __launch_bounds__(Tile::threads, 1)
     flash_backward_deterministic_queries(AttentionGradient<T> a) {
@@ -155,7 +154,6 @@ __global__ void __launch_bounds__(Tile::threads, 1)
 /// Launches the step.
 /// @tparam d     32, 64, 128 or 256, at least head_dim
 /// @param given  with a Workspace{0}; an accumulator of dQ is left alone
-/// @param stream where
 /// @param device where; it decides on the tiles
 template <int d, class T>
 void launch_backward_deterministic(

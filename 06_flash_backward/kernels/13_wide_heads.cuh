@@ -91,7 +91,6 @@ struct PdVWarpgroup {
   }
 
   /// A tile of queries: P, and dV of the previous tile.
-  /// @param first  whether it is the first tile
   /// @param query0 the tile's first query
   /// @param masked whether some of its queries do not see all keys
   //! [values]
@@ -143,7 +142,6 @@ struct DSdKWarpgroup {
   }
 
   /// A tile of queries: dS, and dK of the previous tile.
-  /// @param first whether it is the first tile
   //! [keys]
   __device__ void step(bool first, int /*query0*/, bool /*masked*/) {
     TransposedScores<Tile> p, d_s;  // d_s is dP^T at first
@@ -176,8 +174,7 @@ struct DSdKWarpgroup {
 };
 
 /// The loop of a warpgroup over the tiles of queries of a block of keys.
-/// @param mma   PdVWarpgroup or DSdKWarpgroup
-/// @param block of keys
+/// @param mma PdVWarpgroup or DSdKWarpgroup
 template <class Tile, class Mma, class Block>
 __device__ void wide_mainloop(Mma& mma, const Block& block) {
   const auto& a = mma.a;
@@ -472,10 +469,9 @@ WideOrder wide_order(const AttentionGradient<T>& a) {
 }
 
 /// Launches the step.
-/// @tparam d      192 or 256, at least head_dim
-/// @tparam columns_v    d, or 128, at least head_dim_v
-/// @param  a      with a Workspace{0}
-/// @param  stream where
+/// @tparam d         192 or 256, at least head_dim
+/// @tparam columns_v d, or 128, at least head_dim_v
+/// @param  a         with a Workspace{0}
 template <int d, int columns_v = d, class T>
 void launch_backward_wide_heads(const AttentionGradient<T>& a,
                                 const Stream& stream) {

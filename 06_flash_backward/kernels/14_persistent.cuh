@@ -268,8 +268,7 @@ bool prefers_persistent_blocks(const AttentionGradient<T>& a) {
 
 /// Launches the step.
 /// @tparam ordered whether every run gives the same bits, as in step 11
-/// @param a      with a Workspace{64, true}, head_dim at most 64
-/// @param stream where
+/// @param a        with a Workspace{64, true}, head_dim at most 64
 template <bool ordered, class T>
 void launch_backward_persistent(const AttentionGradient<T>& a,
                                 const Stream& stream) {

@@ -67,8 +67,6 @@ __global__ void __launch_bounds__(kWarpgroup* kKeyWarpgroups)
 /// Launches the three kernels of a pass. The first one has no attribute: a pass does not overlap
 /// with what stands before it on the stream.
 /// @tparam Shared of the second kernel
-/// @param  second the kernel
-/// @param  grid   its blocks
 //! [launch]
 template <class Tile, class Shared, class T>
 void launch_dependent(void (*second)(TmaGradient<T>, TileScheduler),
@@ -94,7 +92,6 @@ void launch_dependent(void (*second)(TmaGradient<T>, TileScheduler),
 /// @tparam d            64, 96 or 128, at least head_dim
 /// @param a             with a Workspace{d, true}
 /// @param deterministic whether every run gives the same bits
-/// @param stream        where
 template <int d, class T>
 void launch_backward_dependent(const AttentionGradient<T>& a,
                                bool deterministic, const Stream& stream) {

@@ -75,7 +75,6 @@ struct TransposedWarpgroup {
   }
 
   /// A tile of queries.
-  /// @tparam first whether it is the first one
   template <bool first>
   __device__ void step(int query0, bool masked) {
     fence_address(shared);
@@ -179,8 +178,7 @@ __global__ void __launch_bounds__(kWarpgroup*(kKeyWarpgroups + 1), 1)
 }
 
 /// Launches the step.
-/// @param a      with a Workspace{192}
-/// @param stream where
+/// @param a with a Workspace{192}
 template <class T>
 void launch_backward_transposed(const AttentionGradient<T>& a,
                                 const Stream& stream) {

@@ -136,7 +136,6 @@ __device__ void copy_lse_async(float* to, const AttentionGradient<float>& a,
 }
 
 /// Tiles of the kernel of row sums.
-/// @tparam head_dim columns
 template <int head_dim>
 struct SplitRowSumTile {
   static constexpr int d = head_dim;
@@ -303,7 +302,6 @@ __device__ void load_split_probs(SplitFragment<4> (&fragment)[2],
 }
 
 /// dS^T = P^T * (dP^T - delta), elementwise, in the place of P^T.
-/// @param d_p   dP^T
 /// @param delta of the tile's queries
 template <class Tile, bool has_dropout>
 __device__ void split_score_gradients(float* ds_smem, int first,
@@ -521,9 +519,8 @@ constexpr std::size_t kSplitBackwardBytes = std::max(
     SplitBackwardTileFor<d>::shared_bytes, SplitRowSumTile<d>::shared_bytes);
 
 /// Launches the step.
-/// @tparam d     32, 64 or 128, at least head_dim
-/// @param a      with a Workspace{0}
-/// @param stream where
+/// @tparam d 32, 64 or 128, at least head_dim
+/// @param a  with a Workspace{0}
 template <int d>
 void launch_backward_split_tf32(const AttentionGradient<float>& a,
                                 const Stream& stream) {

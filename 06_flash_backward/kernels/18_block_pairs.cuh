@@ -75,7 +75,6 @@ struct PairShared {
 /// First column of dQ that a warpgroup of this block computes. dQ has three parts of 64 columns.
 /// Warpgroup 0 computes part 0 or 1, depending on the rank; warpgroup 1 computes half of part 2.
 /// @tparam warpgroup 0 or 1
-/// @param  rank      of the block in its cluster
 /// @return a column
 template <int warpgroup>
 __device__ int pair_d_q_column(int rank) {
@@ -155,7 +154,6 @@ struct PairWarpgroup {
   }
 
   /// A tile of queries.
-  /// @tparam first whether it is the first one
   template <bool first>
   __device__ void step(int query0, bool masked) {
     fence_address(shared);
@@ -305,9 +303,8 @@ PairGradient<T> pair_gradient(const AttentionGradient<T>& a) {
 }
 
 /// Launches the step.
-/// @tparam columns_v    columns of V, dO and dV in shared memory: 128 or 192
-/// @param  a      with a Workspace{192}
-/// @param  stream where
+/// @tparam columns_v columns of V, dO and dV in shared memory: 128 or 192
+/// @param  a         with a Workspace{192}
 template <int columns_v, class T>
 void launch_backward_pairs(const AttentionGradient<T>& a,
                            const Stream& stream) {

@@ -211,11 +211,10 @@ int parts_of_pair_groups(
 }
 
 /// Launches step 13 with divided groups.
-/// @tparam d      192 or 256, at least head_dim
-/// @tparam columns_v    d, or 128, at least head_dim_v
-/// @param  a      with a Workspace{0, false, d_kv_floats(a, 64, d + columns_v, parts)}
-/// @param  parts  of each group: two or more, at most as many as it has query heads
-/// @param  stream where
+/// @tparam d         192 or 256, at least head_dim
+/// @tparam columns_v d, or 128, at least head_dim_v
+/// @param  a         with a Workspace{0, false, d_kv_floats(a, 64, d + columns_v, parts)}
+/// @param  parts     of each group: two or more, at most as many as it has query heads
 template <int d, int columns_v, class T>
 void launch_backward_split_wide(const AttentionGradient<T>& a, int parts,
                                 const Stream& stream) {
@@ -234,10 +233,9 @@ void launch_backward_split_wide(const AttentionGradient<T>& a, int parts,
 }
 
 /// Launches step 18 with divided groups.
-/// @tparam columns_v    columns of V, dO and dV in shared memory: 128 or 192
-/// @param  a      with a Workspace{192, false, d_kv_floats(a, 96, 192 + columns_v, parts)}
-/// @param  parts  of each group: two or more, at most as many as it has query heads
-/// @param  stream where
+/// @tparam columns_v columns of V, dO and dV in shared memory: 128 or 192
+/// @param  a         with a Workspace{192, false, d_kv_floats(a, 96, 192 + columns_v, parts)}
+/// @param  parts     of each group: two or more, at most as many as it has query heads
 template <int columns_v, class T>
 void launch_backward_split_pairs(const AttentionGradient<T>& a, int parts,
                                  const Stream& stream) {

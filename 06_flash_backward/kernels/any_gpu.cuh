@@ -119,8 +119,7 @@ __global__ void __launch_bounds__(kAnyGpuWarps* kWarp)
 }
 
 /// Launches these kernels.
-/// @param given  with a Workspace{0}; an accumulator of dQ is left alone
-/// @param stream where
+/// @param given with a Workspace{0}; an accumulator of dQ is left alone
 template <class T>
 void launch_backward_any_gpu(const AttentionGradient<T>& given,
                              const Stream& stream) {

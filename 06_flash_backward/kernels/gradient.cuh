@@ -121,7 +121,6 @@ std::int64_t workspace_floats(const Attention<T>& a, const Workspace& what) {
 /// Tells the kernels where their workspace is.
 /// @param a      on return with its pointers
 /// @param floats device memory for workspace_floats(a, what), at a multiple of 16 bytes
-/// @param what   is needed
 template <class T>
 void set_workspace(AttentionGradient<T>& a, float* floats,
                    const Workspace& what) {

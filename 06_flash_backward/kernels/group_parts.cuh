@@ -85,7 +85,6 @@ double cost_of_parts(const Attention<T>& a, int block_n, int parts, int sms) {
 /// The number of parts with the least cost: 1 unless more save 5 % at least. More than eight blocks
 /// for each SM would not.
 /// @param slices of a head at most
-/// @param cost   cost(parts)
 template <class T, class Cost>
 int cheapest_parts(const Attention<T>& a, int block_n, int sms, int slices,
                    Cost cost) {

@@ -68,7 +68,6 @@ __device__ void pack_scores(PackedScores<Tile>& to, const Scores<Tile>& from,
 }
 
 /// Masks the keys that a query does not see.
-/// @param s      S^T
 /// @param query0 the tile's first query
 /// @param key0   the warp's first key
 template <class Tile, class T>
@@ -96,7 +95,6 @@ __device__ void apply_mask_transposed(Scores<Tile>& s,
 /// @param j          which eight queries
 /// @param scale      of the scores / ln 2
 /// @param lse_base_2 of the tile's queries
-/// @param lane       in the warp
 template <class Tile>
 __device__ void recompute_probs(Scores<Tile>& s, int j, float scale,
                                 const float* lse_base_2, int lane) {
@@ -114,14 +112,11 @@ __device__ void recompute_probs(Scores<Tile>& s, int j, float scale,
 /// dS^T = P^T * (dP^T - delta), elementwise for queries 8 j to 8 j + 7. With dropout, dP^T is that
 /// of the kept probabilities, and P^T is left as the forward pass multiplied it by V.
 /// @param d_p    dP^T; dS^T on return
-/// @param p      P^T
 /// @param j      which eight queries
-/// @param a      what is computed
 /// @param delta  of the tile's queries
 /// @param head   batch * heads + head
 /// @param query0 the tile's first query
 /// @param key0   the warp's first key
-/// @param lane   in the warp
 template <class Tile, bool has_dropout, class T>
 __device__ void score_gradients(Scores<Tile>& d_p, Scores<Tile>& p, int j,
                                 const AttentionGradient<T>& a,
@@ -149,10 +144,6 @@ __device__ void score_gradients(Scores<Tile>& d_p, Scores<Tile>& p, int j,
 
 /// Adds a warp's part of dQ to the accumulator in global memory, in the order of the registers: the
 /// four elements of a lane are neighbours there, and so are the lanes.
-/// @param accum of the tile's queries
-/// @param d_q   what is added
-/// @param warp  of the block
-/// @param lane  in the warp
 template <class Tile>
 __device__ void atomic_add_d_q(float* accum, const QuerySums<Tile>& d_q,
                                int warp, int lane) {
@@ -212,14 +203,9 @@ Launch postprocess_launch(const AttentionGradient<T>& a) {
 }
 
 /// Writes a warp's rows of dK or dV.
-/// @param rows   row 0 of the tensor
-/// @param stride from a row to the next
-/// @param a      what is computed
-/// @param sums   of this warp
-/// @param factor multiplies them
-/// @param key0   the warp's first key
-/// @param col0   the warp's first column
-/// @param lane   in the warp
+/// @param rows row 0 of the tensor
+/// @param key0 the warp's first key
+/// @param col0 the warp's first column
 template <class Tile, class T>
 __device__ void store_key_sums(T* rows, std::int64_t stride,
                                const AttentionGradient<T>& a,

@@ -30,7 +30,6 @@ __device__ void recompute_prob_rows(float (&s)[r],
 
 /// dS = P * (dP - delta), elementwise.
 /// @param d_p   dP; dS on return
-/// @param p     P
 /// @param delta of this lane's two rows
 template <int r>
 __device__ void score_gradient_rows(float (&d_p)[r], const float (&p)[r],
@@ -51,9 +50,8 @@ __device__ inline RowPair row_pair(const float* rows) {
 }
 
 /// Stores a warpgroup's half of P or dS.
-/// @param to     block_m x block_n
-/// @param scores rounded
-/// @param key    the warpgroup's first in the block
+/// @param to  block_m x block_n
+/// @param key the warpgroup's first in the block
 template <class ScoreTile, int parts>
 __device__ void store_scores(ScoreTile& to,
                              const std::uint32_t (&scores)[parts][4],
@@ -86,8 +84,6 @@ __device__ inline void wait_for_warpgroups() {
 /// The producer thread of a block that owns keys. K is loaded with the first tile of Q, V with the
 /// first one of dO.
 /// @param shared     of the block: k, v, q, d_o, lse, delta and their pipelines
-/// @param maps       of the tensors
-/// @param block      of keys
 /// @param more_bytes that load_more loads
 /// @param load_more  load_more(barrier) loads what else belongs to K
 template <class Tile, class Shared, class T, class Block, class Load>

@@ -19,11 +19,7 @@ using SmallBackwardTile = BackwardTile<d, 32, 4, 16, d == 256 ? 2 : 1>;
 
 /// S^T += K Q^T or dP^T += V dO^T for a warp's keys, from swizzled tiles, and other work between
 /// the instructions.
-/// @param s        accumulators
-/// @param k_smem   tile of K or V
-/// @param q_smem   tile of Q or dO
 /// @param warp_key the warp's first key in the tile
-/// @param lane     in the warp
 /// @param overlap  overlap(part) does a part of the other work, for each 16 columns
 template <int d, class T, int row_tiles, int query_tiles, class Overlap>
 __device__ void multiply_k_q(float (&s)[row_tiles][query_tiles][4],
@@ -56,13 +52,10 @@ __device__ void multiply_k_q(float (&s)[row_tiles][query_tiles][4],
 
 /// dV += P^T dO or dK += dS^T Q for a warp's keys and some columns, from a swizzled tile, and other
 /// work between the instructions.
-/// @tparam d       columns of the tile
-/// @param sums     accumulators
-/// @param p        the left operand, as probs_as_operand() takes it
-/// @param d_o_smem tile of dO or Q
-/// @param lane     in the warp
-/// @param column0  the first column of sums; a multiple of their number
-/// @param overlap  overlap(part) does a part of the other work, for each 16 queries
+/// @tparam d      columns of the tile
+/// @param p       the left operand, as probs_as_operand() takes it
+/// @param column0 the first column of sums; a multiple of their number
+/// @param overlap overlap(part) does a part of the other work, for each 16 queries
 template <int d, class T, int row_tiles, int column_tiles, class Value,
           int query_tiles, int parts, class Overlap>
 __device__ void multiply_p_d_o(
@@ -160,10 +153,8 @@ constexpr std::size_t least_keys_bytes() {
 }
 
 /// dK and dV, and additions to d_q_accum. A block owns keys and loops over the queries.
-/// @tparam Tile        a BackwardTile
-/// @tparam has_dropout whether there may be dropout
-/// @tparam has_d_q     false: another kernel computes dQ
-/// @param  key0        the block's first key
+/// @tparam Tile    a BackwardTile
+/// @tparam has_d_q false: another kernel computes dQ
 template <class Tile, bool has_dropout, bool has_d_q = true, class T>
 __device__ void swizzled_pipeline_block(const AttentionGradient<T>& a,
                                         int key0, int kv_head, int batch) {

@@ -241,7 +241,6 @@ BackwardKernels sm_90_kernels(const AttentionGradient<T>& a, bool deterministic,
 }
 
 /// The fastest kernels for the 16-bit types; arguments as for float32.
-/// @tparam T half or bfloat16
 template <class T>
 BackwardKernels backward_kernels(const AttentionGradient<T>& a, bool requested,
                                  const DeviceProperties& device = device_properties()) {

@@ -80,7 +80,6 @@ __device__ void apply_mask(float (&s)[r], const Attention<T>& a, int query0, int
 
 /// Rounds P to 16 bits: the accumulators of one GEMM are the left operand of the next one as they
 /// stand.
-/// @tparam T half or bfloat16
 template <class T, int parts, int r>
 __device__ void round_to_operand(std::uint32_t (&p)[parts][4], const float (&s)[r]) {
   static_assert(r == 8 * parts, "a part has 16 keys");

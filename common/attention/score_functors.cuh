@@ -102,7 +102,6 @@ struct PlainScores {
 /// a range of queries, queries(batch, key), the same for all heads. From a
 /// query or a key to the next one neither end decreases: so the first and the
 /// last one of a tile speak for those between them.
-/// @tparam Mask the functor
 template <class Mask>
 struct RangeMask : PlainScores {
   static constexpr bool shows_ranges = true;

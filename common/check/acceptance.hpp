@@ -74,10 +74,8 @@ struct Verdict {
 };
 
 /// Decides from measured distances. Used by accept(), and where `plain` was measured elsewhere.
-/// @param error   distance of the tested tensor
-/// @param plain   distance of the textbook algorithm
-/// @param factor  kForwardFactor or kGradientFactor
-/// @param epsilon of the type in which the tested tensor is stored
+/// @param factor    kForwardFactor or kGradientFactor
+/// @param epsilon   of the type in which the tested tensor is stored
 /// @param magnitude size of the terms that the result is summed from, when they may cancel and the
 ///   result be much smaller (gradients: dS = P (dP - delta)); 0 takes the result's own size
 Verdict decide(std::string what, const Distance& error, const Distance& plain, double factor,

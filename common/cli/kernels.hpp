@@ -35,7 +35,6 @@ struct KernelOptions : RecordOptions {
 
 /// Adds only the options of records.
 /// @param options set by Program::run(); must outlive it
-/// @param sections that make them
 inline void add_record_options(Program& program, RecordOptions& options,
                                const std::string& sections) {
   program.output("--results", options.results,

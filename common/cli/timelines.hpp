@@ -41,9 +41,8 @@ struct RecordedStep {
 };
 
 /// The steps that have a timeline and whose name contains a text.
-/// @param steps  of the backend "lab"; must outlive the result
-/// @param kernel the text
-/// @param draws  whether a step has a timeline
+/// @param steps of the backend "lab"; must outlive the result
+/// @param draws whether a step has a timeline
 template <class LadderStep, class Draws>
 std::vector<const LadderStep*> steps_with_timeline(const std::vector<LadderStep>& steps,
                                                    const std::string& kernel, Draws draws) {

@@ -38,7 +38,6 @@ class Svg {
   using Attributes = std::vector<Attribute>;
 
   /// @param title       what the picture shows, for screen readers
-  /// @param paper       behind it
   /// @param description more of it; may be empty
   explicit Svg(std::string title, Paper paper = Paper::kWhite, std::string description = "");
 

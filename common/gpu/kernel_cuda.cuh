@@ -288,7 +288,6 @@ __device__ inline void ldmatrix_x4_transposed(std::uint32_t (&r)[4], const void*
 ///     a[2]: A[g][2t + 8..]    a[3]: A[g + 8][2t + 8..]
 ///     b[0]: B[2t..][g]        b[1]: B[2t + 8..][g]
 ///     d[0], d[1]: D[g][2t..]  d[2], d[3]: D[g + 8][2t..]
-/// @tparam T half or bfloat16
 template <class T>
 __device__ void mma_m16n8k16(float (&d)[4], const std::uint32_t (&a)[4],
                              const std::uint32_t (&b)[2]) {

@@ -36,9 +36,7 @@ inline void check_launch(const Launch& launch) {
 }
 
 /// Launches a kernel and, in the lab, runs it to its end; on a GPU later calls wait for it.
-/// @param kernel    a __global__ function
-/// @param sizes     of grid, block and dynamic shared memory
-/// @param arguments of the kernel, converted to its parameters
+/// @param sizes of grid, block and dynamic shared memory
 /// @throws std::invalid_argument as fa::check_launch()
 /// @throws std::runtime_error when the device reports an error, or, in the lab, for a deadlock
 template <class... Parameters, class... Arguments>
@@ -63,7 +61,6 @@ void launch(const Stream& stream, void (*kernel)(Parameters...), const Launch& s
 template <class T>
 class DeviceBuffer {
  public:
-  /// @param count number of elements
   /// @throws std::invalid_argument for fewer than none
   /// @throws std::runtime_error when memory does not suffice
   explicit DeviceBuffer(std::int64_t count) : data_(allocate(count)), count_(count) { poison(); }

@@ -68,7 +68,6 @@ struct Dropout {
 
 /// Dropout with a probability; none, with threshold 0, for probability 0.
 /// @param probability 0 to below 1; rounded to a multiple of 2^-32
-/// @param seed        of the random words
 inline Dropout make_dropout(double probability, std::uint64_t seed) {
   Dropout result;
   // Close to 1 the threshold would be 2^32, which does not fit a word.

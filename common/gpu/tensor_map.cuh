@@ -101,8 +101,7 @@ inline bool has_hopper() {
 
 /// Whether TMA supports such a distance between rows, heads or sequences of elements: a multiple of
 /// 16 bytes, below 2^40 bytes.
-/// @param stride        in elements
-/// @param element_bytes of an element
+/// @param stride in elements
 constexpr bool is_tensor_map_stride(std::int64_t stride, int element_bytes = 2) {
   return stride >= 0 && stride * element_bytes % 16 == 0 &&
          stride < (std::int64_t{1} << 40) / element_bytes;

@@ -80,7 +80,6 @@ __device__ void add_sink(WarpRowState<Tile>& state, float sink, int lane) {
 
 /// Attention in 16 bits with a functor. A warp processes Tile::warp_rows queries.
 /// @tparam Tile    a ForwardTile
-/// @tparam T       half or bfloat16
 /// @tparam Functor see score_functors.cuh
 template <class Tile, class T, class Functor>
 __global__ void __launch_bounds__(Tile::threads, 2)

@@ -21,7 +21,6 @@
 namespace fa::FA_TARGET {
 
 /// Masks the keys that a query does not see.
-/// @param s      S^T
 /// @param query0 the tile's first query
 /// @param key0   the warp's first key
 template <class Tile, class T, class Functor>

@@ -51,7 +51,6 @@ __global__ void postprocess_packed(AttentionGradient<T> a,
 /// Launches these kernels.
 /// @tparam d     64 or 128, at least head_dim
 /// @param a      with a batch of 1, all tokens as lengths, and a Workspace{d} for with_slots()
-/// @param stream where
 /// @param device where; it decides on the tile
 template <int d, class T>
 void launch_backward_packed(const AttentionGradient<T>& a,

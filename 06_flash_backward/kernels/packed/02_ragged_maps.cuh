@@ -151,7 +151,6 @@ TmaGradient<T, RaggedMap> packed_tma_gradient(const AttentionGradient<T>& a) {
 /// @tparam d     64 or 128, at least head_dim
 /// @param a      with a batch of 1, all tokens as lengths, and a Workspace{d, true} for
 ///               with_slots(); can_use_packed_tma() holds
-/// @param stream where
 template <int d, class T>
 void launch_backward_packed_tma(const AttentionGradient<T>& a,
                                 const PackedSequences& sequences,

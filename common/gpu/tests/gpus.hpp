@@ -12,11 +12,10 @@
 namespace fa::gpus {
 
 /// A GPU.
-/// @param name         for people
 /// @param capability   90 for 9.0
 /// @param shared_bytes of a block, at most
 /// @param code         the architecture that the code was compiled for
-/// @param specific       whether this is sm_90a
+/// @param specific     whether this is sm_90a
 inline DeviceProperties gpu(const std::string& name, int capability, std::size_t shared_bytes,
                             int code, bool specific = false) {
   DeviceProperties result;
