@@ -120,21 +120,6 @@ FA_STAGE(traffic) {
 + if (t == 0) for (int i = 0; i < kThreads; ++i) sum += tile[i];
 + if (t == 0) *y = sum;
 
-# shuffles: shuffles in each warp
-@ right
-- tile[t] = t < n ? a[t] * b[t] : 0;
-- __syncthreads();
-- for (int s = kThreads / 2; s > 0; s /= 2) {
-- if (t < s) tile[t] += tile[t + s];
-- __syncthreads();  // the step is complete
-- }
-- if (t == 0) *y = tile[0];
-+  float p = t < n ? a[t] * b[t] : 0;
-+  for (int d = 16; d > 0; d /= 2) p += __shfl_down_sync(kAllLanes, p, d);
-+  if (t % 32 == 0) tile[t / 32] = p;
-+  __syncthreads();
-+  if (t == 0) *y = tile[0] + tile[1];
-
 # interleaved: neighbours first
 @ right
 - for (int s = kThreads / 2; s > 0; s /= 2) {

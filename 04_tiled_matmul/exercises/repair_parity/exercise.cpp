@@ -37,16 +37,6 @@ FA_REPAIR(made(288, [](auto i) { return 1. * i; }),
 +     __syncthreads();
 +   }
 
-# phase: a phase that flips
-@ right
-- int sum = 0;
-+   int sum = 0, parity = 0;
-- const int parity = tile % 2;
-+
-- MBARRIER_WAIT(&done, parity);
-+       MBARRIER_WAIT(&done, parity);
-+       parity ^= 1;
-
 # as_late_as_can_be: the producer waits before it fills the tile again
 @ right
 - const int parity = tile % 2;

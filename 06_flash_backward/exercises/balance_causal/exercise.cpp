@@ -122,15 +122,4 @@ FA_STAGE(odd) {
 +   const int place = block % (2 * ranks);
 +   return std::min(place, 2 * ranks - 1 - place);
 
-# greedy: each block, from the last on, to the rank with the fewest blocks and, of these, the least work
-@ right
-- (void)blocks;
-- const int r = block % ranks;
-- return block / ranks % 2 == 0 ? r : ranks - 1 - r;
-+   std::vector<std::pair<int, long long>> held(static_cast<std::size_t>(ranks));  // blocks, work
-+   for (int b = blocks - 1;; --b) {
-+     const auto least = std::min_element(held.begin(), held.end());
-+     if (b == block) return static_cast<int>(least - held.begin());
-+     *least = {least->first + 1, least->second + 2LL * b + 1};
-+   }
 */

@@ -355,39 +355,4 @@ FA_STAGE(traffic) {
 - p_smem[key][x] = seen ? expf(a.scale * s - lse) : 0.0f;
 +       p_smem[key][x] = seen ? expf(a.scale * s - a.lse[std::int64_t{query} * a.heads + head]) : 0.0f;
 
-# registers: K and dV in registers, a score by a warp's sum
-@ right
-- __shared__ float k_smem[side][padded], q_smem[side][padded];
-- __shared__ float d_o_smem[side][padded], p_smem[side][padded];
-+  __shared__ float q_smem[side][padded], d_o_smem[side][padded];
-- for (int row = y; row < side; row += warps) {
-- k_smem[row][x] = key0 + row < a.length_k ? a.k[at(key0 + row)] : 0.0f;
-- }
-- float d_v[side / warps] = {};
-+  float d_v[side / warps] = {}, k[side / warps];
-+  for (int i = 0; i < side / warps; ++i) { const int key = key0 + y + warps * i; k[i] = key < a.length_k ? __ldg(a.k + at(key)) : 0.0f; }
-- const int query = query0 + x;
-- const float lse = query < a.length_q ? a.lse[std::int64_t{query} * a.heads + head] : 0;
-- for (int key = y; key < side; key += warps) {
-- float s = 0;
-- for (int e = 0; e < kColumns; ++e) s += k_smem[key][e] * q_smem[x][e];
-- const bool seen = query < a.length_q && (!a.causal || key0 + key <= query + shift);
-- p_smem[key][x] = seen ? expf(a.scale * s - lse) : 0.0f;
-- }
-- __syncthreads();  // P is complete
-- for (int i = 0; i < side / warps; ++i) {
-- for (int j = 0; j < side; ++j) {
-- d_v[i] += p_smem[y + warps * i][j] * d_o_smem[j][x];
-- }
-- }
-+    const float lse_of_lane = query0 + x < a.length_q ? __ldg(&a.lse[std::int64_t{query0 + x} * a.heads + head]) : 0.0f;
-+    for (int j = 0; j < min(side, a.length_q - query0); ++j) {
-+      const int query = query0 + j;
-+      const float lse = __shfl_sync(kAllLanes, lse_of_lane, j);
-+      for (int i = 0; i < side / warps; ++i) {
-+        const float s = warp_sum(k[i] * q_smem[j][x]);
-+        const int key = key0 + y + warps * i;
-+        if (!a.causal || key <= query + shift) d_v[i] += __expf(a.scale * s - lse) * d_o_smem[j][x];
-+      }
-+    }
 */

@@ -209,27 +209,6 @@ FA_STAGE(odd) {
 - const T p = seen ? std::exp(s(i, j) - lse) : T(0);
 +       const T p = seen ? std::exp(s(i, j)) / std::exp(lse) : T(0);
 
-# eigen: matrices of expressions
-@ right
-- for (std::int64_t i = 0; i < s.rows(); ++i) {
-- const T lse = head.lse(queries.begin + i);
-- const T delta = head.delta(queries.begin + i);
-- for (std::int64_t j = 0; j < s.cols(); ++j) {
-- const std::int64_t query = queries.begin + i, key = keys.begin + j;
-- const bool seen = head.sees(query, key) && lse != kNegInf;
-- const T p = seen ? std::exp(s(i, j) - lse) : T(0);
-- const T z = head.dropout(query, key);
-- tile.p_kept(i, j) = p * z;
-- tile.d_s(i, j) = p * (d_o_v(i, j) * z - delta);
-- }
-- }
-+  (void)kNegInf;
-+  Matrix<T> z = Matrix<T>::NullaryExpr(s.rows(), s.cols(), [&](auto i, auto j) { return head.dropout(queries.begin + i, keys.begin + j); });
-+  Matrix<T> p = Matrix<T>::NullaryExpr(s.rows(), s.cols(), [&](auto i, auto j) { return head.sees(queries.begin + i, keys.begin + j) && std::isfinite(head.lse(queries.begin + i)) ? std::exp(s(i, j) - head.lse(queries.begin + i)) : T(0); });
-+  Matrix<T> delta = Matrix<T>::NullaryExpr(s.rows(), s.cols(), [&](auto i, auto) { return head.delta(queries.begin + i); });
-+  tile.p_kept = p.cwiseProduct(z);
-+  tile.d_s = p.cwiseProduct(d_o_v.cwiseProduct(z) - delta);
-
 # step_by_step: std::pow
 @ right
 - const T p = seen ? std::exp(s(i, j) - lse) : T(0);

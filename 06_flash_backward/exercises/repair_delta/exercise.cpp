@@ -42,16 +42,6 @@ FA_REPAIR(made(256, [](auto i) { return i; }), made(256, [](auto i) { return 2 *
 - cudaTriggerProgrammaticLaunchCompletion();
 +
 
-# o_first: what project does not write is loaded before the wait
-@ right
-- cudaGridDependencySynchronize();
-- const int row = blockIdx.x * 64 + threadIdx.x;
-- delta[row] = o[row] * d_o[row];
-+   const int row = blockIdx.x * 64 + threadIdx.x;
-+   const float own = o[row];
-+   cudaGridDependencySynchronize();
-+   delta[row] = own * d_o[row];
-
 # late_trigger: the next kernel may begin when the stores are done
 @ right
 - cudaTriggerProgrammaticLaunchCompletion();

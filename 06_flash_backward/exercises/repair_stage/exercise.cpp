@@ -49,19 +49,4 @@ FA_REPAIR(made(288, [](auto i) { return i; }),
 +       BULK_COMMIT();
 +       BULK_WAIT_READ();
 
-# own_buffer: results have a place of their own, and loads never wait for stores
-@ right
-- if (tile == 0 && lane == 0) BULK_WAIT_READ();
-+
-- stages[0][lane] = sum;
-- FENCE_PROXY_ASYNC();
-- __syncwarp();
-+     auto& result = shared<int[32]>(2048);
-+     if (lane == 0) BULK_WAIT_READ();
-+     __syncwarp();
-+     result[lane] = sum;
-+     FENCE_PROXY_ASYNC();
-+     __syncwarp();
-- BULK_STORE(y + item * 32, stages[0], sizeof stages[0]);
-+       BULK_STORE(y + item * 32, result, sizeof result);
 */
