@@ -14,6 +14,8 @@ constexpr int kTransposeTile = 32;
 /// out[x][y] = in[y][x], both row-major.
 /// @param in  [rows, cols]
 /// @param out [cols, rows]
+/// @param rows of `in`
+/// @param cols of `in`
 //! [naive]
 __global__ void transpose_naive(const float* in, float* out, int rows,
                                 int cols) {

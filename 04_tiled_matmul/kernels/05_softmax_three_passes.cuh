@@ -15,6 +15,8 @@ constexpr int kSoftmaxWarps = 4;
 /// Source: Milakov and Gimelshein, Online normalizer calculation for softmax, 2018, algorithm 2.
 /// @param x [rows, cols], finite or -infinity
 /// @param y [rows, cols]
+/// @param rows of x
+/// @param cols of x
 //! [three_passes]
 __global__ void softmax_three_passes(const float* x, float* y, int rows,
                                      int cols) {

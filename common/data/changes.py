@@ -3,6 +3,7 @@
     # what is changed, in words
     @ a mark: the file that is changed, or what must come of it
     - a line of the code, indentation aside, or several
+    - ...                 stands for all lines up to the next one
     + what stands there instead
 
 Lines - and + may follow again, for another place of the same file. A line @ above the words holds
@@ -25,14 +26,29 @@ class Change:
         lines = text.split("\n")
         for before, after in self.hunks:
             stripped = [line.strip() for line in lines]
-            size = len(before)
-            places = [i for i in range(len(lines) - size + 1) if stripped[i : i + size] == before]
+            places = [(i, end_of(before, stripped, i)) for i in range(len(lines))]
+            places = [(begin, end) for begin, end in places if end is not None]
             if len(places) != 1:
                 raise ValueError(
                     f"'{self.what}': its lines stand in the code {len(places)} times, not once"
                 )
-            lines[places[0] : places[0] + size] = after
+            lines[slice(*places[0])] = after
         return "\n".join(lines)
+
+
+def end_of(before, lines, at):
+    """Where the lines `before` end that begin at a place; None where others stand there."""
+    skips = False
+    for line in before:
+        if line == "...":
+            skips = True
+            continue
+        while skips and at < len(lines) and lines[at] != line:
+            at += 1
+        if at == len(lines) or lines[at] != line:
+            return None
+        at, skips = at + 1, False
+    return at
 
 
 def read_changes(text, name):

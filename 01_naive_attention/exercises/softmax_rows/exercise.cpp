@@ -109,9 +109,7 @@ FA_STAGE(odd) {
 # loops: plain loops, no Eigen
 @ right
 - const Vector<T> m = finite_row_max(scores);
-- const Matrix<T> e = exp_of(scores, m);
-- Vector<T> l = e.rowwise().sum();
-- l = (l.array() == T(0)).select(T(1), l);  // fully masked: 0 / 1, not 0 / 0
+- ...
 - return e.array().colwise() / l.array();
 +  Matrix<T> out(scores.rows(), scores.cols());
 +  int i = 0;

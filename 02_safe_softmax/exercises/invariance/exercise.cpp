@@ -160,18 +160,7 @@ FA_STAGE(odd) {
 # step_by_step: two rows, each test by itself
 @ right
 - for (const double shift : {-1000.0, -3.0, 40.0, 1000.0}) {
-- std::vector<double> moved = scores;
-- for (double& s : moved) s += shift;
-- const std::vector<double> again = softmax(moved);
-- for (std::size_t j = 0; j < probs.size(); ++j) {
-- if (!(std::abs(again[j] - probs[j]) <= 1e-4)) return false;
-- }
-- }
-- // One more score is e times the probability, also far apart.
-- if (!(std::abs(probs[1] / probs[0] - std::exp(1.0)) <= 1e-4)) {
-- return false;
-- }
-- const std::vector<double> far = softmax({0, 30});
+- ...
 - return far[0] > 0 && far[0] < 1e-12;
 +  std::vector<double> up; std::vector<double> down; std::vector<double> far;
 +  int j = 0;

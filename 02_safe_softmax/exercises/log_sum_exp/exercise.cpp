@@ -135,9 +135,7 @@ FA_STAGE(odd) {
 # online: in one pass
 @ right
 - const double m = row_max(x);
-- if (!std::isfinite(m)) return m;  // all -inf
-- double l = 0;
-- for (std::int64_t j = 0; j < x.size(0); ++j) {
+- ...
 - l += std::exp2(exact(x(j)) - m);
 - }
 +  double m = -INFINITY, l = 0;

@@ -219,9 +219,7 @@ FA_STAGE(proof) {
 # branch: two cases
 @ right
 - const auto m = std::max(x.m, s);
-- const auto rescale = W::exp_diff(x.m, m), p = W::exp_diff(s, m);
-- x.l = rescale * x.l + p;
-- x.o = rescale * x.o + p * v;
+- ...
 - x.m = m;
 +    if (s > x.m) {
 +      x.l = W::exp_diff(x.m, s) * x.l + W::exp_diff(s, s);

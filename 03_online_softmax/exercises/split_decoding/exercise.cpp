@@ -196,13 +196,7 @@ FA_STAGE(odd) {
 # fold: two parts at a time
 @ right
 - for (const Attention& part : parts) m = std::max(m, part.lse);
-- if (m == -inf) return all;
-- for (const Attention& part : parts) {
-- const double w = std::exp(part.lse - m);
-- sum += w;
-- for (std::size_t d = 0; d < all.o.size(); ++d) all.o[d] += w * part.o[d];
-- }
-- for (double& o : all.o) o /= sum;
+- ...
 - all.lse = m + std::log(sum);
 +  (void)m; (void)sum;
 +  for (const auto& b : parts) {

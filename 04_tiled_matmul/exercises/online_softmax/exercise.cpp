@@ -203,16 +203,7 @@ FA_STAGE(traffic) {
 - const int lane = threadIdx.x % kWarp, warp = threadIdx.x / kWarp;
 +  __shared__ float m_smem[kThreads], l_smem[kThreads];
 - for (int distance = kWarp / 2; distance > 0; distance /= 2) {
-- const float other_m = __shfl_xor_sync(kAllLanes, m, distance);
-- const float other_l = __shfl_xor_sync(kAllLanes, l, distance);
-- merge(m, l, other_m, other_l);
-- }
-- if (lane == 0) {
-- m_smem[warp] = m;
-- l_smem[warp] = l;
-- }
-- __syncthreads();  // the states of all warps are there
-- m = -INFINITY, l = 0;
+- ...
 - for (int w = 0; w < kWarps; ++w) merge(m, l, m_smem[w], l_smem[w]);
 +  m_smem[threadIdx.x] = m; l_smem[threadIdx.x] = l;
 +  __syncthreads();

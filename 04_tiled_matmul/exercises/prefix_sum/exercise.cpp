@@ -107,9 +107,7 @@ FA_STAGE(traffic) {
 # loops_over_x: each thread adds what it needs
 @ traffic: x is read
 - for (int d = 1; d < kThreads; d *= 2) {
-- tile[t] = sum;
-- __syncthreads();
-- if (t >= d) sum += tile[t - d];
+- ...
 - __syncthreads();  // before the tile is written again
 - }
 + (void)tile;
@@ -118,9 +116,7 @@ FA_STAGE(traffic) {
 # shuffles: shuffles, and one sum between the warps
 @ right
 - for (int d = 1; d < kThreads; d *= 2) {
-- tile[t] = sum;
-- __syncthreads();
-- if (t >= d) sum += tile[t - d];
+- ...
 - __syncthreads();  // before the tile is written again
 - }
 +  for (int d = 1; d < 32; d *= 2) { const float o = __shfl_up_sync(kAllLanes, sum, d); if (t % 32 >= d) sum += o; }

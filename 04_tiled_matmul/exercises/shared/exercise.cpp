@@ -105,9 +105,7 @@ FA_STAGE(traffic) {
 # padded: the whole tile is loaded, and indices from its end
 @ right
 - const int t = threadIdx.x, begin = blockIdx.x * kThreads;
-- const int length = n - begin < kThreads ? n - begin : kThreads;
-- if (t < length) tile[t] = x[begin + t];
-- __syncthreads();
+- ...
 - if (t < length) y[begin + t] = tile[length - 1 - t];
 +  const int begin = blockIdx.x * kThreads, end = std::min(begin + kThreads, n), i = begin + threadIdx.x;
 +  tile[threadIdx.x ^ 7] = i < n ? x[i] : 0.0f;

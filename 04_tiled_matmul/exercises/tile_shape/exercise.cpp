@@ -205,9 +205,7 @@ FA_STAGE(traffic) {
 - float sum[side][side] = {};
 +  float sum[tall][side] = {};
 - float a[side], b[side];
-- for (int i = 0; i < side; ++i) a[i] = a_smem[y + kThreadsY * i][l];
-- for (int j = 0; j < side; ++j) b[j] = b_smem[l][x + kThreadsX * j];
-- for (int i = 0; i < side; ++i) {
+- ...
 - for (int j = 0; j < side; ++j) sum[i][j] += a[i] * b[j];
 - }
 +      float b[side];

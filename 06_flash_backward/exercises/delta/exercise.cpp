@@ -151,9 +151,7 @@ FA_STAGE(odd) {
 # pairs: two sums, from both ends
 @ right
 - T sum = 0;
-- for (std::int64_t c = 0; c < o.size(3); ++c) {
-- sum += o(i[0], i[1], i[2], c) * d_o(i[0], i[1], i[2], c);
-- }
+- ...
 - delta.view()[i] = sum;
 +    const auto term = [&, i](std::int64_t c) { return o(i[0], i[1], i[2], c) * d_o(i[0], i[1], i[2], c); };
 +    T low = 0, high = 0;

@@ -149,24 +149,7 @@ FA_STAGE(odd) {
 # directions: derivatives along random directions
 @ right
 - const bool causal = true;
-- const double dropout = 0.25, h = 1e-5, tolerance = 1e-7;
-- Problem x = random_problem(heads, length_q, length_k, head_dim, causal, dropout);
-- const Gradients g = backward(x);
-- const auto agrees = [&](std::vector<double>& numbers, const std::vector<double>& gradient) {
-- for (std::size_t i = 0; i < numbers.size(); ++i) {
-- const double old = numbers[i];
-- numbers[i] = old + h;
-- const double up = loss(x);
-- numbers[i] = old - h;
-- const double slope = (up - loss(x)) / (2 * h);
-- numbers[i] = old;
-- if (!(std::abs(gradient[i] - slope) <= tolerance)) return false;
-- }
-- return true;
-- };
-- const bool q = agrees(x.q, g.d_q);
-- const bool k = agrees(x.k, g.d_k);
-- const bool v = agrees(x.v, g.d_v);
+- ...
 - return q && k && v;
 +  for (std::uint64_t seed = 1; seed <= 12; ++seed) {
 +    const Problem x = random_problem(heads, length_q, length_k, head_dim, seed % 3 > 0, seed % 2 * 0.25, seed);

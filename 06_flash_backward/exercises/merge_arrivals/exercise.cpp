@@ -218,11 +218,7 @@ FA_STAGE(odd) {
 # normalised: O is kept divided, m is the LSE
 @ right
 - const double m = std::max(all.m, part.lse);
-- const double of_all = std::exp(all.m - m), of_part = std::exp(part.lse - m);
-- for (std::size_t d = 0; d < all.o.size(); ++d) {
-- all.o[d] = of_all * all.o[d] + of_part * part.o[d];
-- }
-- all.l = of_all * all.l + of_part;
+- ...
 - all.m = m;
 +  if (all.l == 0) {
 +    all = {part.o, part.lse, 1};

@@ -123,11 +123,7 @@ FA_STAGE(races) {
 # nested: the stores in a block of their own
 @ right
 - if (key >= a.length_k) return;
-- store_float_row<Tile>(
-- kv_rows(a.d_k, a.d_k_strides, batch, kv_head) + key * a.d_k_strides.row,
-- all_d_k, a.scale, a.head_dim);
-- store_float_row<Tile>(
-- kv_rows(a.d_v, a.d_v_strides, batch, kv_head) + key * a.d_v_strides.row,
+- ...
 - all_d_v, 1.0f, a.head_dim);
 +  bool exists = key < a.length_k;
 +  __syncthreads();

@@ -140,9 +140,7 @@ FA_STAGE(odd) {
 # bits: bit by bit
 @ right
 - const int warp = query / 16 + column / 32 * 2;
-- const int j = column % 32 / 8;
-- const int lane = query % 8 * 4 + column % 8 / 2;
-- const int value = column % 2 + query % 16 / 8 * 2;
+- ...
 - return ((warp * 4 + j) * 32 + lane) * 4 + value;
 +  return (column & 1) | (query >> 3 & 1) << 1 | (column >> 1 & 3) << 2 | (query & 7) << 4 | (column >> 3 & 3) << 7 | (query >> 4 & 1) << 9 | (column >> 5 & 1) << 10;
 */

@@ -245,12 +245,7 @@ FA_STAGE(traffic) {
 # other_threads_order: another division of the elements, behind a barrier
 @ right
 - for (int i = 0; i < 2; ++i) {
-- for (int j = 0; j < 2; ++j) {
-- const int row = y + 16 * i, col = x + 16 * j;
-- const int element = row * WindowTile::score_ld + col;
-- const int place = query0 + row + a.length_k - a.length_q;
-- if (key0 + col <= place - a.window) {
-- tiles.p[element] = 0;
+- ...
 - tiles.d_s[element] = 0;
 - }
 - }
