@@ -23,19 +23,9 @@ __global__ void __launch_bounds__(kWarpgroup*(kKeyWarpgroups + 1), 1)
   const NBlock block = longest_first_n_block<Tile>(a, blockIdx.x, scheduler);
   auto& shared = *dynamic_shared<DelayedBackwardShared<Tile>>();
   shared.init();
-  const int warpgroup = warpgroup_index();
-  if (warpgroup == kKeyWarpgroups) {
-    setmaxnreg_dec<kBackwardProducerRegisters<Tile>>();
-    const int warp = threadIdx.x / kWarp % 4;
-    if (threadIdx.x % kWarp != 0) return;
-    if (warp == 0) load_queries(shared, maps, block);
-    if (warp > 0 && warp <= kKeyWarpgroups) {
-      accumulate_d_q(shared, a, block, warp - 1);
-    }
-    return;
-  }
-  setmaxnreg_inc<kBackwardConsumerRegisters<Tile>>();
-  compute_n_block<Tile>(shared, maps, block, warpgroup);
+  specialize_warps<Tile>(shared, maps, block, [&](int part) {
+    accumulate_d_q(shared, a, block, part);
+  });
 }
 
 /// Launches the step.

@@ -72,19 +72,9 @@ __device__ void ordered_dq_block(DelayedBackwardShared<Tile>& shared,
   const AttentionGradient<T>& a = maps.a;
   const WorkTile work = work_tile(blockIdx.x, scheduler);  // last keys first
   const NBlock block = n_block<Tile>(a, work.block, work.head, work.batch);
-  const int warpgroup = warpgroup_index();
-  if (warpgroup == kKeyWarpgroups) {
-    setmaxnreg_dec<kBackwardProducerRegisters<Tile>>();
-    const int warp = threadIdx.x / kWarp % 4;
-    if (threadIdx.x % kWarp != 0) return;
-    if (warp == 0) load_queries(shared, maps, block);
-    if (warp > 0 && warp <= kKeyWarpgroups) {
-      accumulate_d_q_in_order<Tile>(shared, a, block, warp - 1);
-    }
-    return;
-  }
-  setmaxnreg_inc<kBackwardConsumerRegisters<Tile>>();
-  compute_n_block<Tile>(shared, maps, block, warpgroup);
+  specialize_warps<Tile>(shared, maps, block, [&](int part) {
+    accumulate_d_q_in_order<Tile>(shared, a, block, part);
+  });
 }
 /// The kernel.
 /// @tparam Tile HopperBackwardTile
@@ -195,19 +185,9 @@ __device__ void ordered_tiles_block(OrderedTilesShared<Tile>& shared,
   const AttentionGradient<T>& a = maps.a;
   const WorkTile work = work_tile(blockIdx.x, scheduler);  // last keys first
   const NBlock block = n_block<Tile>(a, work.block, work.head, work.batch);
-  const int warpgroup = warpgroup_index();
-  if (warpgroup == kKeyWarpgroups) {
-    setmaxnreg_dec<kBackwardProducerRegisters<Tile>>();
-    const int warp = threadIdx.x / kWarp % 4;
-    if (threadIdx.x % kWarp != 0) return;
-    if (warp == 0) load_queries(shared, maps, block);
-    if (warp == 1 || warp == 2) {
-      accumulate_tiles_in_order(shared, a, block, warp - 1);
-    }
-    return;
-  }
-  setmaxnreg_inc<kBackwardConsumerRegisters<Tile>>();
-  compute_n_block<Tile>(shared, maps, block, warpgroup);
+  specialize_warps<Tile>(shared, maps, block, [&](int part) {
+    accumulate_tiles_in_order(shared, a, block, part);
+  });
 }
 
 FA_LAUNCH_16_BIT(backward_steps, AttentionGradient, (const Stream&),

@@ -30,19 +30,9 @@ __device__ void store_then_reduce_block(DelayedBackwardShared<Tile>& shared,
                                         const TileScheduler& scheduler) {
   const AttentionGradient<T>& a = maps.a;
   const NBlock block = spread_n_block<Tile>(a, blockIdx.x, scheduler);
-  const int warpgroup = warpgroup_index();
-  if (warpgroup == kKeyWarpgroups) {
-    setmaxnreg_dec<kBackwardProducerRegisters<Tile>>();
-    const int warp = threadIdx.x / kWarp % 4;
-    if (threadIdx.x % kWarp != 0) return;
-    if (warp == 0) load_queries(shared, maps, block);
-    if (warp > 0 && warp <= kKeyWarpgroups) {
-      store_or_reduce_d_q<Tile>(shared, a, block, warp - 1, a.causal);
-    }
-    return;
-  }
-  setmaxnreg_inc<kBackwardConsumerRegisters<Tile>>();
-  compute_n_block<Tile>(shared, maps, block, warpgroup);
+  specialize_warps<Tile>(shared, maps, block, [&](int part) {
+    store_or_reduce_d_q<Tile>(shared, a, block, part, a.causal);
+  });
 }
 /// The kernel.
 /// @tparam Tile HopperBackwardTile

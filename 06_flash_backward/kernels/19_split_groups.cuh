@@ -93,23 +93,16 @@ __global__ void __launch_bounds__(kWarpgroup*(kKeyWarpgroups + 1), 1)
   }
   shared.init();
   grid_dependency_wait();
-  const int warpgroup = warpgroup_index();
-  if (warpgroup == kKeyWarpgroups) {
-    setmaxnreg_dec<kBackwardProducerRegisters<Tile>>();
-    const int warp = threadIdx.x / kWarp % 4;
-    if (threadIdx.x % kWarp != 0) return;
-    if (warp == 0) load_queries(shared, maps, block);
-    if (warp > 0 && warp <= kKeyWarpgroups) {
-      if constexpr (ordered) {
-        accumulate_tiles_in_order<Tile>(shared, a, block, warp - 1);
-      } else {
-        store_or_reduce_d_q<Tile>(shared, a, block, warp - 1, a.causal);
-      }
+  const auto add = [&](int part) {
+    if constexpr (ordered) {
+      accumulate_tiles_in_order<Tile>(shared, a, block, part);
+    } else {
+      store_or_reduce_d_q<Tile>(shared, a, block, part, a.causal);
     }
-    return;
-  }
-  setmaxnreg_inc<kBackwardConsumerRegisters<Tile>>();
-  compute_n_block_part<Tile, ordered>(shared, a, block, warpgroup);
+  };
+  specialize_warps<Tile>(shared, maps, block, add, [&](int warpgroup) {
+    compute_n_block_part<Tile, ordered>(shared, a, block, warpgroup);
+  });
 }
 
 /// dV, or dK, of 64 keys: the sum of the parts, rounded. Warpgroup 0 has dV, warpgroup 1 dK.

@@ -282,6 +282,35 @@ __device__ void compute_n_block(Shared& shared, const Maps& maps,
   });
 }
 
+/// A block with a producer warpgroup: a thread loads, others add to dQ, the MMA warpgroups compute.
+/// @param add     add(part), by a thread for each warpgroup's parts of dQ, or for even and odd tiles
+/// @param compute compute(warpgroup)
+template <class Tile, class Shared, class Maps, class Block, class Add,
+          class Compute>
+__device__ void specialize_warps(Shared& shared, const Maps& maps,
+                                 const Block& block, Add add,
+                                 Compute compute) {
+  const int warpgroup = warpgroup_index();
+  if (warpgroup == kKeyWarpgroups) {
+    setmaxnreg_dec<kBackwardProducerRegisters<Tile>>();
+    const int warp = threadIdx.x / kWarp % 4;
+    if (threadIdx.x % kWarp != 0) return;
+    if (warp == 0) load_queries(shared, maps, block);
+    if (warp > 0 && warp <= kKeyWarpgroups) add(warp - 1);
+    return;
+  }
+  setmaxnreg_inc<kBackwardConsumerRegisters<Tile>>();
+  compute(warpgroup);
+}
+/// As that, with dK and dV of compute_n_block().
+template <class Tile, class Shared, class Maps, class Add>
+__device__ void specialize_warps(Shared& shared, const Maps& maps,
+                                 const NBlock& block, Add add) {
+  specialize_warps<Tile>(shared, maps, block, add, [&](int warpgroup) {
+    compute_n_block<Tile>(shared, maps, block, warpgroup);
+  });
+}
+
 /// The semaphore of a warpgroup's part of a tile of d_q_accum; row is the tile's first in the
 /// workspace.
 template <class T>
