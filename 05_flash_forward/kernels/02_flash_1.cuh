@@ -17,7 +17,6 @@ constexpr int kFlash1Keys = 32;
 
 /// Attention in float32. A block processes a head; the state of its queries is in global memory
 /// between two tiles of keys.
-/// @tparam d at least head_dim
 /// @param running [batch, heads, length_q, 2]: m and l of each query
 template <int d>
 __global__ void flash_1(Attention<float> a, float* running) {

@@ -17,7 +17,6 @@ constexpr int kFlash2Queries = 64;
 constexpr int kFlash2Keys = 32;
 
 /// Attention in float32. A block processes a tile of queries, a thread one of them.
-/// @tparam d at least head_dim
 //! [flash_2]
 //! [block]
 template <int d>

@@ -13,7 +13,6 @@ namespace fa::FA_TARGET {
 /// A block of 4 warps with 32 queries each, over tiles of 64 keys, and what a warp does with its
 /// accumulators. Accumulator [i][j] is the 16 x 8 fragment at row 16 i, column 8 j of the warp; its
 /// element 2 h + e stands at row fragment_row(lane, 2 h), column fragment_column(lane, e).
-/// @tparam columns at least head_dim
 template <int columns, class T>
 struct TensorCoresBlock {
   static constexpr int d = columns, block_m = 128, block_n = 64;
@@ -50,7 +49,6 @@ struct TensorCoresBlock {
 
   /// S *= scale, and -infinity where a query does not see a key: those beyond length_k, which are
   /// zeros, are among them.
-  /// @param query0 the warp's first query
   static __device__ void scale_and_mask(Scores& s, const Attention<T>& a,
                                         int query0, int key0, int lane) {
 #pragma unroll
@@ -107,7 +105,6 @@ struct TensorCoresBlock {
   //! [softmax_step]
 
   /// Drops probabilities; l has the sum of all of them.
-  /// @param query0 the warp's first query
   static __device__ void apply_dropout(Scores& p, const Attention<T>& a,
                                        int head, int query0, int key0,
                                        int lane) {
@@ -149,7 +146,6 @@ struct TensorCoresBlock {
   //! [operand]
 
   /// O /= l: writes a warp's rows of O and LSE.
-  /// @param query0 the warp's first query
   static __device__ void store_rows(const Attention<T>& a,
                                     const AttentionHead<T>& head,
                                     const Output& o, const RowState& state,

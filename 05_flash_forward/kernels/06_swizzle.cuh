@@ -10,7 +10,6 @@
 namespace fa::FA_TARGET {
 
 /// Attention in 16 bits. A warp processes 32 queries; tiles are swizzled.
-/// @tparam d at least head_dim
 template <int d, class T>
 __global__ void __launch_bounds__(128) flash_swizzle(Attention<T> a) {
   using Tile = PlainForwardTile<d>;

@@ -10,7 +10,6 @@ namespace fa::FA_TARGET {
 
 /// Attention in 16 bits. A warp processes 32 queries; tiles are swizzled, and the next ones of K
 /// and V are in flight.
-/// @tparam d at least head_dim
 //! [pipeline]
 template <int d, class T>
 __global__ void __launch_bounds__(128) flash_pipeline(Attention<T> a) {

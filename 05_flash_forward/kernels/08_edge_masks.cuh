@@ -14,10 +14,9 @@ namespace fa::FA_TARGET {
 /// A block of some warps, over tiles of keys, and what a warp does with its accumulators.
 /// Accumulator [i][j] is the 16 x 8 fragment at row 16 i, column 8 j of the warp; its element
 /// 2 h + e stands at row fragment_row(lane, 2 h), column fragment_column(lane, e).
-/// @tparam columns at least head_dim
-/// @tparam keys    of a tile
-/// @tparam warps   of a block
-/// @tparam rows    16 or 32 queries of a warp
+/// @tparam keys  of a tile
+/// @tparam warps of a block
+/// @tparam rows  16 or 32 queries of a warp
 template <class Type, int columns, int keys, int warps, int rows>
 struct EdgeMasksBlock {
   using T = Type;
@@ -127,7 +126,6 @@ struct EdgeMasksBlock {
 
   /// Masks the scores of keys that a query does not see, those beyond length_k, which are zeros,
   /// among them.
-  /// @param query0 the warp's first query
   static __device__ void apply_mask(Scores& s, const Attention<T>& a,
                                     int query0, int key0, int lane) {
 #pragma unroll
@@ -152,7 +150,6 @@ struct EdgeMasksBlock {
   /// One step of the online softmax for scores that are not scaled: S becomes
   /// P = exp2(exponent_scale (S - m)), l and O are rescaled.
   /// @tparam masked         whether scores may be -infinity
-  /// @param  exponent_scale scale / ln 2
   template <bool masked>
   static __device__ void softmax_step_base_2(Scores& s, Output& o,
                                              RowState& state,
@@ -200,7 +197,6 @@ struct EdgeMasksBlock {
   }
 
   /// Drops probabilities; l has the sum of all of them.
-  /// @param query0 the warp's first query
   static __device__ void apply_dropout(Scores& p, const Attention<T>& a,
                                        int head, int query0, int key0,
                                        int lane) {
@@ -228,7 +224,6 @@ struct EdgeMasksBlock {
   }
 
   /// O /= l: writes a warp's rows of O and LSE.
-  /// @param query0 the warp's first query
   static __device__ void store_rows(const Attention<T>& a,
                                     const AttentionHead<T>& head,
                                     const Output& o, const RowState& state,

@@ -93,7 +93,6 @@ struct WgmmaBlock {
 
   /// Masks the scores of keys that a query does not see, those beyond length_k, which are zeros,
   /// among them.
-  /// @param query0 the warpgroup's first query
   static __device__ void apply_mask(Scores& s, const Attention<T>& a,
                                     int query0, int key0) {
 #pragma unroll
@@ -121,7 +120,6 @@ struct WgmmaBlock {
 
   /// What is subtracted in the exponent: exponent_scale m. It is 0 where m is -infinity, as all
   /// keys are masked: -infinity - -infinity would be NaN.
-  /// @param exponent_scale scale / ln 2
   static __device__ float exponent_offset(float m, float exponent_scale) {
     return m == -INFINITY ? 0.0f : __fmul_rn(m, exponent_scale);
   }
@@ -129,8 +127,7 @@ struct WgmmaBlock {
   /// One step of the online softmax: S becomes P = exp2(exponent_scale (S - m)). The lanes of a row
   /// exchange their maxima only when a lane of the warp has found a larger score, which is rare
   /// after a few hundred keys.
-  /// @param rescale        on return the factors of rescale_o(), if the result is true
-  /// @param exponent_scale scale / ln 2
+  /// @param rescale on return the factors of rescale_o(), if the result is true
   /// @return whether O must be rescaled
   //! [softmax]
   static __device__ bool online_softmax(Scores& s, RowState& rows,
@@ -192,7 +189,6 @@ struct WgmmaBlock {
 
   /// The epilogue, O /= l: rounds and writes O and LSE of a warpgroup, whose threads call it
   /// together. O leaves through the warpgroup's tile of Q.
-  /// @param query0 the warpgroup's first query
   /// @return true in one thread, which calls bulk_wait_read<0>() before the block ends
   static __device__ bool write_output(const Maps& maps, const Output& o,
                                       const RowState& rows, QTile& o_smem,

@@ -11,8 +11,7 @@ namespace fa::FA_TARGET {
 
 /// The loop of a consumer warpgroup over the tiles of keys, from the last one on: adds to O and to
 /// the state of its rows.
-/// @param query0 the warpgroup's first query
-/// @param tiles  of keys
+/// @param tiles of keys
 template <class Tile, class T>
 __device__ void warp_specialized_mainloop(WarpgroupOutput<Tile>& o,
                                           RowState& rows,

@@ -14,8 +14,7 @@ namespace fa::FA_TARGET {
 
 /// The loop of a consumer warpgroup over the tiles of keys, from the last one on: adds to O and to
 /// the state of its rows.
-/// @param query0 the warpgroup's first query
-/// @param tiles  of keys, at least one
+/// @param tiles of keys, at least one
 template <class Tile, class T>
 __device__ void ping_pong_mainloop(WarpgroupOutput<Tile>& o, RowState& rows,
                                    SpecializedShared<Tile>& shared,

@@ -16,7 +16,6 @@ namespace fa::FA_TARGET {
 constexpr int kRescaleThreshold = 8;
 
 /// online_softmax() that leaves a maximum that grows by no more than the threshold as it is.
-/// @param exponent_scale scale / ln 2
 //! [lazy_online_softmax]
 template <bool masked, int r>
 __device__ bool lazy_online_softmax(float (&s)[r], RowState& rows,
@@ -37,8 +36,7 @@ __device__ bool lazy_online_softmax(float (&s)[r], RowState& rows,
 
 /// The loop of a consumer warpgroup over the tiles of keys, from the last one on: adds to O and to
 /// the state of its rows.
-/// @param query0 the warpgroup's first query
-/// @param tiles  of keys, at least one
+/// @param tiles of keys, at least one
 template <class Tile, class T>
 __device__ void lazy_rescaling_mainloop(
     WarpgroupOutput<Tile>& o, RowState& rows, PersistentShared<Tile>& shared,
@@ -148,8 +146,7 @@ __global__ void __launch_bounds__(kWarpgroup*(Tile::consumers + 1), 1)
 
 /// Launches the kernel with a block for each SM, or for each tile of queries if these are fewer.
 /// @param a            with a head_dim of at most 128, for which can_use_tma() holds
-/// @param tile_counter of the dynamic tile scheduler, in global memory: 0 before and after the
-///                     launch, not used by another one in between. Null: a static schedule.
+/// @param tile_counter as in launch_persistent()
 template <class T>
 void launch_lazy_rescaling(const Attention<T>& a, const Stream& stream,
                            unsigned* tile_counter) {

@@ -191,11 +191,9 @@ __global__ void __launch_bounds__(kWarpgroup*(Tile::consumers + 1), 1)
 }
 
 /// Launches the kernel with a block for each SM, or for each tile of queries if these are fewer.
-/// @tparam d            64, 96, 128, 192 or 256 columns, at least head_dim
-/// @tparam columns_v          at least head_dim_v: d, or 128 with 192
-/// @param a            for which can_use_tma() holds
-/// @param tile_counter of the dynamic tile scheduler, in global memory: 0 before and after the
-///                     launch, not used by another one in between. Null: a static schedule.
+/// @tparam columns_v    at least head_dim_v: d, or 128 with 192
+/// @param  a            for which can_use_tma() holds
+/// @param  tile_counter as in launch_persistent()
 template <int d, int columns_v = d, class T>
 void launch_warpgroup_tiles(const Attention<T>& a, const Stream& stream,
                             unsigned* tile_counter) {

@@ -28,8 +28,7 @@ struct MirroredTile
 //! [query0]
 
 /// Launches step 15's kernel with mirrored tiles, a block for each.
-/// @tparam d 64, 128 or 256 columns, at least head_dim
-/// @param  a for which can_use_tma() holds; it may have more tiles than there are SMs
+/// @param a for which can_use_tma() holds; it may have more tiles than there are SMs
 template <int d, class T>
 void launch_mirrored_tiles(const Attention<T>& a, const Stream& stream) {
   using Tile = MirroredTile<T, d>;

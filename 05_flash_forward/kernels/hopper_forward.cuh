@@ -158,7 +158,6 @@ __device__ float lane_max(float (&s)[r], int h) {
 
 /// What is subtracted in the exponent: exponent_scale m. It is 0 where m is -infinity, as all keys
 /// are masked: -infinity - -infinity would be NaN.
-/// @param exponent_scale scale / ln 2
 template <bool masked>
 __device__ float exponent_offset(float m, float exponent_scale) {
   return masked && m == -INFINITY ? 0.0f : __fmul_rn(m, exponent_scale);
@@ -167,7 +166,6 @@ __device__ float exponent_offset(float m, float exponent_scale) {
 /// Takes larger scores into m and l of both rows. The four lanes of a row call it together.
 /// @param largest        of this lane's scores, by row
 /// @param rescale        on return the factors of what was summed before, by row
-/// @param exponent_scale scale / ln 2
 template <bool masked>
 __device__ void raise_max(RowState& rows, const float (&largest)[2],
                           float (&rescale)[2], float exponent_scale) {
@@ -184,8 +182,7 @@ __device__ void raise_max(RowState& rows, const float (&largest)[2],
 }
 
 /// P = exp2(exponent_scale (S - m)), l += the sums of P.
-/// @param exponent_scale scale / ln 2
-/// @param exponent       P is stored times 2^exponent
+/// @param exponent P is stored times 2^exponent
 template <bool masked, int r>
 __device__ void exp_scores(float (&s)[r], RowState& rows,
                            float exponent_scale, float exponent = 0) {
@@ -206,10 +203,9 @@ __device__ void exp_scores(float (&s)[r], RowState& rows,
 
 /// One step of the online softmax: S becomes P. The lanes of a row exchange their maxima only when
 /// a lane of the warp has found a larger score, which is rare after a few hundred keys.
-/// @tparam masked         whether scores may be -infinity
-/// @param  s              Q K^T; P on return
-/// @param  rescale        on return the factors of rescale_o(), if the result is true
-/// @param  exponent_scale scale / ln 2
+/// @tparam masked  whether scores may be -infinity
+/// @param  s       Q K^T; P on return
+/// @param  rescale on return the factors of rescale_o(), if the result is true
 /// @return whether O must be rescaled
 //! [softmax]
 template <bool masked, int r>
@@ -237,7 +233,6 @@ __device__ void rescale_o(float (&o)[r], const float (&rescale)[2]) {
 
 /// Writes LSE of a warpgroup's rows.
 /// @param factor  on return 1 / l of this lane's rows, 0 for l = 0
-/// @param query0  the warpgroup's first query
 template <class T>
 __device__ void write_lse(float (&factor)[2], const Attention<T>& a,
                           const RowState& rows, int query0, int head,
@@ -259,7 +254,6 @@ __device__ void write_lse(float (&factor)[2], const Attention<T>& a,
 /// together.
 /// @param o_smem a stage for O: the warpgroup's tile of Q, whose matmuls this thread has waited for
 /// @param maps   TmaAttention, or maps of one sequence
-/// @param query0 the warpgroup's first query
 /// @return true in one thread, which calls bulk_wait_read<0>() before o_smem is used again or the
 ///         block ends
 template <class Tile, class Maps>

@@ -8,7 +8,6 @@
 namespace fa::FA_TARGET {
 
 /// Tile sizes of the tensor-core kernels.
-/// @tparam head_dim     columns, at least those of the inputs
 /// @tparam keys         of a tile
 /// @tparam warp_count   of a block
 /// @tparam rows_of_warp 16 or 32 queries
@@ -129,7 +128,6 @@ __device__ void apply_dropout(Accumulators<Tile, Tile::block_n>& p,
 }
 
 /// O /= l: writes a warp's rows of O and LSE.
-/// @param query0 the warp's first query
 template <class Tile, class T>
 __device__ void store_rows(const Attention<T>& a,
                            const AttentionHead<T>& head,

@@ -172,8 +172,7 @@ enum class ForwardForm {
 /// @tparam d            64, 96, 128, 192 or 256 columns, at least head_dim; mirrored 64, 128 or 256
 /// @tparam columns_v    at least head_dim_v: d, or 128 with 192
 /// @param  a            for which can_use_tma() holds
-/// @param  tile_counter of the dynamic tile scheduler, in global memory: 0 before and after the
-///                      launch, not used by another one in between. Null: a static schedule.
+/// @param  tile_counter as in launch_persistent()
 template <ForwardForm form, int d, int columns_v = d, class T>
 void launch_forward(const Attention<T>& a, const Stream& stream,
                     unsigned* tile_counter) {

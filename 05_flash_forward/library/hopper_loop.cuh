@@ -42,7 +42,6 @@ __device__ inline float finite_max(float m) {
 }
 
 /// raise_max() for scores of any size.
-/// @param exponent_scale scale / ln 2
 __device__ inline void raise_wide_max(RowState& rows,
                                       const float (&largest)[2],
                                       float (&rescale)[2],
@@ -60,7 +59,6 @@ __device__ inline void raise_wide_max(RowState& rows,
 constexpr float kFarScore = 1024;
 
 /// Counts scores from m on where that is far from 0: the differences are exact near m.
-/// @param exponent_scale scale / ln 2
 /// @return rows, with m of the scores as they are now
 template <int r>
 __device__ RowState near_scores(float (&s)[r], const RowState& rows,
@@ -83,12 +81,11 @@ __device__ RowState near_scores(float (&s)[r], const RowState& rows,
 
 /// One step of the online softmax: S becomes P. A maximum that grows by no more than the threshold is
 /// left as it is.
-/// @tparam exponent       P is stored times 2^exponent
-/// @tparam masked         whether scores may be -infinity
-/// @tparam wide           whether scores have any size, -infinity as well
-/// @param  rescale        on return the factors of rescale_o(), if the result is true
-/// @param  exponent_scale scale / ln 2
-/// @param  threshold      in powers of two
+/// @tparam exponent  P is stored times 2^exponent
+/// @tparam masked    whether scores may be -infinity
+/// @tparam wide      whether scores have any size, -infinity as well
+/// @param  rescale   on return the factors of rescale_o(), if the result is true
+/// @param  threshold in powers of two
 /// @return whether O must be rescaled
 template <int exponent, bool masked, bool wide, int r>
 __device__ bool online_softmax(float (&s)[r], RowState& rows,

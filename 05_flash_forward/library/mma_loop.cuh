@@ -12,7 +12,6 @@ namespace fa::FA_TARGET {
 /// @tparam wide           whether they have any size: then the difference to m, which is exact near
 ///                        m, comes before the product
 /// @param  s              Q K^T; P on return
-/// @param  exponent_scale scale / ln 2
 //! [base_2]
 template <class Tile, bool masked, bool wide = false>
 __device__ void softmax_step_base_2(Accumulators<Tile, Tile::block_n>& s,

@@ -78,7 +78,6 @@ __global__ void score_gradients_by_element(AttentionGradient<float> a,
 }  // namespace
 
 /// Launches the step.
-/// @tparam d     32, 64, 128 or 256, at least head_dim
 /// @param a      with a Workspace{0}
 /// @param scores device memory for P and dS: 2 score_count(a)
 template <int d>

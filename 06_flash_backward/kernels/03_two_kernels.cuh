@@ -79,8 +79,6 @@ __device__ inline float dot4(float4 a, float4 b) {
 
 /// P after dropout and dS = P * (dP - delta), elementwise of a tile, to shared memory. A thread
 /// computes 2 x 2 of each.
-/// @param query0 the tile's first query
-/// @param key0   the tile's first key
 template <class Tile>
 __device__ void probs_and_d_s(const FloatBackwardTiles<Tile>& tiles,
                               const AttentionGradient<float>& a,
@@ -363,8 +361,7 @@ void launch_float_row_sums(const AttentionGradient<float>& a,
 }
 
 /// Launches the step.
-/// @tparam d 32, 64, 128 or 256, at least head_dim
-/// @param a  with a Workspace{0}
+/// @param a with a Workspace{0}
 template <int d>
 void launch_backward_two_kernels(const AttentionGradient<float>& a,
                                  const Stream& stream) {

@@ -91,8 +91,7 @@ __global__ void __launch_bounds__(256)
 }
 
 /// Launches the step.
-/// @tparam d 32, 64, 128 or 256, at least head_dim
-/// @param a  with a Workspace{0}
+/// @param a with a Workspace{0}
 template <int d>
 void launch_backward_atomics(const AttentionGradient<float>& a,
                              const Stream& stream) {

@@ -17,7 +17,6 @@ namespace fa::FA_TARGET {
 /// A block of 8 warps with 16 keys each, over tiles of 64 queries. Of 16 x 8 accumulators this lane
 /// has rows g and g + 8 and columns 2 t and 2 t + 1, g = lane / 4 and t = lane % 4: element 2 h + e
 /// is in fragment_row(lane, 2 h) and fragment_column(lane, e).
-/// @tparam columns at least head_dim
 template <int columns, class T>
 struct GradientBlock {
   static constexpr int d = columns, block_m = 64, block_n = 128;
@@ -346,8 +345,7 @@ __global__ void tensor_cores_postprocess(AttentionGradient<T> a) {
 }
 
 /// Launches the three kernels.
-/// @tparam d 64 or 128, at least head_dim
-/// @param a  with a Workspace{d}
+/// @param a with a Workspace{d}
 template <int d, class T>
 void launch_backward_tensor_cores(const AttentionGradient<T>& a,
                                   const Stream& stream) {

@@ -19,7 +19,6 @@ __global__ void __launch_bounds__(Tile::threads, Tile::warps == 4 ? 2 : 1)
 }
 
 /// Launches the step.
-/// @tparam d     32, 64, 128 or 256, at least head_dim
 /// @param a      with a Workspace{d}
 /// @param device where; it decides on the tile
 template <int d, class T>

@@ -21,7 +21,6 @@ __global__ void __launch_bounds__(Tile::threads, Tile::warps == 4 ? 2 : 1)
 //! [keys]
 
 /// Sizes of the kernel for dQ.
-/// @tparam head_dim   columns, at least those of the inputs
 /// @tparam keys       of a tile
 /// @tparam warp_count of a block, each with 16 queries
 template <int head_dim, int keys, int warp_count>
@@ -152,7 +151,6 @@ __global__ void __launch_bounds__(Tile::threads, 1)
 }
 
 /// Launches the step.
-/// @tparam d     32, 64, 128 or 256, at least head_dim
 /// @param given  with a Workspace{0}; an accumulator of dQ is left alone
 /// @param device where; it decides on the tiles
 template <int d, class T>

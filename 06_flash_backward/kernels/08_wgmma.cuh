@@ -99,8 +99,7 @@ __global__ void __launch_bounds__(kWarpgroup* kKeyWarpgroups, 1)
 }
 
 /// Launches the step.
-/// @tparam d 64 or 128, at least head_dim
-/// @param a  with a Workspace{d}
+/// @param a with a Workspace{d}
 template <int d, class T>
 void launch_backward_wgmma(const AttentionGradient<T>& a,
                            const Stream& stream) {

@@ -47,8 +47,7 @@ __global__ void __launch_bounds__(kWarpgroup*(kKeyWarpgroups + 1), 1)
 }
 
 /// Launches the step.
-/// @tparam d 64, 96 or 128, at least head_dim
-/// @param a  with a Workspace{d, true}
+/// @param a with a Workspace{d, true}
 template <int d, class T>
 void launch_backward_store_then_reduce(const AttentionGradient<T>& a,
                                        const Stream& stream) {

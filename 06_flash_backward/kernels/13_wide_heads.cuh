@@ -91,7 +91,6 @@ struct PdVWarpgroup {
   }
 
   /// A tile of queries: P, and dV of the previous tile.
-  /// @param query0 the tile's first query
   /// @param masked whether some of its queries do not see all keys
   //! [values]
   __device__ void step(bool first, int query0, bool masked) {
@@ -469,7 +468,6 @@ WideOrder wide_order(const AttentionGradient<T>& a) {
 }
 
 /// Launches the step.
-/// @tparam d         192 or 256, at least head_dim
 /// @tparam columns_v d, or 128, at least head_dim_v
 /// @param  a         with a Workspace{0}
 template <int d, int columns_v = d, class T>

@@ -89,7 +89,6 @@ void launch_dependent(void (*second)(TmaGradient<T>, TileScheduler),
 
 /// Launches the step: as step 14 where persistent blocks are faster, or else as step 12 or in the
 /// order of step 11.
-/// @tparam d            64, 96 or 128, at least head_dim
 /// @param a             with a Workspace{d, true}
 /// @param deterministic whether every run gives the same bits
 template <int d, class T>

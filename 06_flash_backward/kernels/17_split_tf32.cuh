@@ -15,7 +15,6 @@
 namespace fa::FA_TARGET {
 
 /// Sizes of the split-TF32 kernels.
-/// @tparam head_dim     columns, at least those of the inputs
 /// @tparam queries      of a tile
 /// @tparam warp_count   of a block
 /// @tparam keys_of_warp 16 or 32
@@ -61,8 +60,6 @@ struct SplitQueryTile {
 /// P^T = exp(scale S^T - LSE), masked, for a warp's keys.
 /// @param s      S^T; P^T on return
 /// @param lse    of the tile's queries
-/// @param query0 the tile's first query
-/// @param key0   the warp's first key
 template <bool masked, int row_tiles, int query_tiles>
 __device__ void recompute_split_probs(float (&s)[row_tiles][query_tiles][4],
                                       const AttentionGradient<float>& a,
@@ -519,8 +516,7 @@ constexpr std::size_t kSplitBackwardBytes = std::max(
     SplitBackwardTileFor<d>::shared_bytes, SplitRowSumTile<d>::shared_bytes);
 
 /// Launches the step.
-/// @tparam d 32, 64 or 128, at least head_dim
-/// @param a  with a Workspace{0}
+/// @param a with a Workspace{0}
 template <int d>
 void launch_backward_split_tf32(const AttentionGradient<float>& a,
                                 const Stream& stream) {

@@ -181,10 +181,9 @@ __global__ void preprocess_split_groups(AttentionGradient<T> a,
 }
 
 /// Launches the step.
-/// @tparam d             64, 96 or 128, at least head_dim
-/// @param  a             with a Workspace{d, true, d_kv_floats(a, 128, 2 * d, parts, deterministic)}
-/// @param  parts         of each group: two or more, see n_block_part()
-/// @param  deterministic whether every run gives the same bits
+/// @param a             with a Workspace{d, true, d_kv_floats(a, 128, 2 * d, parts, deterministic)}
+/// @param parts         of each group: two or more, see n_block_part()
+/// @param deterministic whether every run gives the same bits
 template <int d, class T>
 void launch_backward_split_groups(const AttentionGradient<T>& a, int parts,
                                   bool deterministic, const Stream& stream) {

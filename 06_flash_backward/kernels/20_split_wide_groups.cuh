@@ -211,7 +211,6 @@ int parts_of_pair_groups(
 }
 
 /// Launches step 13 with divided groups.
-/// @tparam d         192 or 256, at least head_dim
 /// @tparam columns_v d, or 128, at least head_dim_v
 /// @param  a         with a Workspace{0, false, d_kv_floats(a, 64, d + columns_v, parts)}
 /// @param  parts     of each group: two or more, at most as many as it has query heads

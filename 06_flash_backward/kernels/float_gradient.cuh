@@ -39,7 +39,6 @@ __device__ inline float float_score_gradient(float p, float d_p,
 constexpr int kZeroedRows = 32;
 
 /// Zeroes dQ.
-/// @tparam d at least head_dim
 template <int d>
 __global__ void zero_d_q(AttentionGradient<float> a) {
   const auto head = gradient_head(a, blockIdx.z, blockIdx.y);

@@ -10,7 +10,6 @@
 namespace fa::FA_TARGET {
 
 /// Sizes of the tensor-core kernels.
-/// @tparam head_dim     columns, at least those of the inputs
 /// @tparam queries      of a tile
 /// @tparam warp_count   of a block
 /// @tparam keys_of_warp 16 or 32
@@ -68,8 +67,6 @@ __device__ void pack_scores(PackedScores<Tile>& to, const Scores<Tile>& from,
 }
 
 /// Masks the keys that a query does not see.
-/// @param query0 the tile's first query
-/// @param key0   the warp's first key
 template <class Tile, class T>
 __device__ void apply_mask_transposed(Scores<Tile>& s,
                                       const AttentionGradient<T>& a,
@@ -115,8 +112,6 @@ __device__ void recompute_probs(Scores<Tile>& s, int j, float scale,
 /// @param j      which eight queries
 /// @param delta  of the tile's queries
 /// @param head   batch * heads + head
-/// @param query0 the tile's first query
-/// @param key0   the warp's first key
 template <class Tile, bool has_dropout, class T>
 __device__ void score_gradients(Scores<Tile>& d_p, Scores<Tile>& p, int j,
                                 const AttentionGradient<T>& a,
@@ -204,7 +199,6 @@ Launch postprocess_launch(const AttentionGradient<T>& a) {
 
 /// Writes a warp's rows of dK or dV.
 /// @param rows row 0 of the tensor
-/// @param key0 the warp's first key
 /// @param col0 the warp's first column
 template <class Tile, class T>
 __device__ void store_key_sums(T* rows, std::int64_t stride,

@@ -78,7 +78,6 @@ __device__ void with_row_delta(const AttentionGradient<T>& a, Store store,
 }
 
 /// delta = rowsum(dO * O).
-/// @tparam d at least head_dim
 template <int d>
 __global__ void preprocess(AttentionGradient<float> a) {
   with_row_delta<d>(a, [&](const auto& head, int row, int col, float delta) {

@@ -2,6 +2,10 @@
 /// The parameters of the attention kernels of lessons 05 and 06, and what all of them use: heads
 /// and their groups, the grid, the causal mask, exponentials and logarithms that are safe for fully
 /// masked rows.
+///
+/// Everywhere in kernels query0 and key0 are the first query and the first key of what the caller
+/// computes: a warp, a warpgroup or a block. Tiles have d columns, at least head_dim. exponent_scale
+/// is scale / ln 2, for exponentials to base 2.
 #pragma once
 
 #include "common/gpu/kernel.cuh"

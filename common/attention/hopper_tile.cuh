@@ -65,7 +65,6 @@ __device__ void issue_gemm_rs(float (&d)[r], std::uint32_t (&a)[parts][4], const
 
 /// Masks the scores of keys that a query does not see, those beyond length_k, which are zeros,
 /// among them.
-/// @param query0 the warpgroup's first query
 template <class T, int r>
 __device__ void apply_mask(float (&s)[r], const Attention<T>& a, int query0, int key0) {
 #pragma unroll

@@ -137,7 +137,6 @@ __device__ void multiply_p_v(float (&o)[row_tiles][column_tiles][4],
 /// Masks the scores of keys that a query does not see, those beyond length_k, which are zeros,
 /// among them.
 /// @param s      Q K^T: [i][j] is of queries 16 i and keys 8 j
-/// @param query0 the warp's first query
 template <class T, int row_tiles, int key_tiles>
 __device__ void apply_mask(float (&s)[row_tiles][key_tiles][4], const Attention<T>& a, int query0,
                            int key0, int lane) {

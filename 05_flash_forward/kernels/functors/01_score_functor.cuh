@@ -17,7 +17,6 @@ namespace fa::FA_TARGET {
 /// @param s      Q K^T: [i][j] is of queries 16 i and keys 8 j
 /// @param query0 the warp's first query; a row beyond the last one is not stored, and may have any
 ///               scores
-/// @param key0   the tile's first key
 template <class T, class Functor, int row_tiles, int key_tiles>
 __device__ void mask_scores(float (&s)[row_tiles][key_tiles][4],
                             const Attention<T>& a, const Functor& functor,
@@ -171,7 +170,6 @@ template <int d>
 using FunctorTile = ForwardTile<d, d == 128 ? 48 : 64, 4, 32>;
 
 /// Bytes of workspace that launch_score_functor() needs for a functor with needs_map.
-/// @tparam d 64 or 128, at least head_dim
 template <int d, class T>
 std::int64_t score_functor_workspace(const Attention<T>& a) {
   using Tile = FunctorTile<d>;

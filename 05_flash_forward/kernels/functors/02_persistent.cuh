@@ -271,7 +271,6 @@ __device__ bool next_functor_tile(FunctorShared<Tile>& shared,
 }
 
 /// The rows of a lane: which keys they see, of a mask that shows ranges.
-/// @param query0 the warpgroup's first query
 template <class T, class Functor>
 __device__ void rows_keys(IndexRange (&seen)[2], const Attention<T>& a,
                           const Functor& functor, int batch, int query0) {

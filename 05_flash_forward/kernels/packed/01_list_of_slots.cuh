@@ -24,8 +24,7 @@ __global__ void __launch_bounds__(Block::threads, 2)
 }
 
 /// Launches the kernel with a block for each slot of each head.
-/// @tparam d 64 or 128, at least head_dim
-/// @param  a with a batch of 1, and all tokens as lengths
+/// @param a with a batch of 1, and all tokens as lengths
 template <int d, class T>
 void launch_packed(const Attention<T>& a, const PackedSequences& sequences,
                    const Stream& stream) {

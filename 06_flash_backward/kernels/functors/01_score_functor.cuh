@@ -21,8 +21,6 @@
 namespace fa::FA_TARGET {
 
 /// Masks the keys that a query does not see.
-/// @param query0 the tile's first query
-/// @param key0   the warp's first key
 template <class Tile, class T, class Functor>
 __device__ void mask_transposed(Scores<Tile>& s,
                                 const AttentionGradient<T>& a,
@@ -49,8 +47,6 @@ __device__ void mask_transposed(Scores<Tile>& s,
 /// @param s      S^T without the scale, -infinity where masked; P^T on return
 /// @param d_p    dP^T; dS^T on return
 /// @param lse    in base 2, of the tile's queries, as delta
-/// @param query0 the tile's first query
-/// @param key0   the warp's first key
 template <class Tile, class T, class Functor>
 __device__ void functor_gradients(Scores<Tile>& s, Scores<Tile>& d_p, int j,
                                   const AttentionGradient<T>& a,
@@ -233,7 +229,6 @@ using FunctorBackwardTile = SwizzledBackwardTile<d>;
 
 /// Bytes of workspace for tiles that launch_backward_score_functor() needs for a functor with
 /// needs_map.
-/// @tparam d 64 or 128, at least head_dim
 template <int d, class T>
 std::int64_t backward_functor_workspace(const Attention<T>& a) {
   using Tile = FunctorBackwardTile<d>;
@@ -241,7 +236,6 @@ std::int64_t backward_functor_workspace(const Attention<T>& a) {
 }
 
 /// Launches the kernels: row statistics, sinks where there are some, the gradients.
-/// @tparam d    64 or 128, at least head_dim
 /// @param a     with a Workspace{d}; what the functor's add_gradient() adds to must be zeroed before; without d_sinks() there is no gradient of sinks
 /// @param kinds of the device, backward_functor_workspace() bytes
 template <int d, class T, class Functor>

@@ -49,7 +49,6 @@ __global__ void postprocess_packed(AttentionGradient<T> a,
 }
 
 /// Launches these kernels.
-/// @tparam d     64 or 128, at least head_dim
 /// @param a      with a batch of 1, all tokens as lengths, and a Workspace{d} for with_slots()
 /// @param device where; it decides on the tile
 template <int d, class T>

@@ -148,7 +148,6 @@ TmaGradient<T, RaggedMap> packed_tma_gradient(const AttentionGradient<T>& a) {
 }
 
 /// Launches the three kernels, each of which may start before the one before it has ended.
-/// @tparam d     64 or 128, at least head_dim
 /// @param a      with a batch of 1, all tokens as lengths, and a Workspace{d, true} for
 ///               with_slots(); can_use_packed_tma() holds
 template <int d, class T>
