@@ -42,10 +42,6 @@ std::vector<float> values_of(const Tensor<float, 1>& x) {
   return {x.data(), x.data() + x.count()};
 }
 
-bool same_bits(const Tensor<float, 1>& a, const Tensor<float, 1>& b) {
-  return std::equal(a.data(), a.data() + a.count(), b.data());
-}
-
 double spread(const Tensor<double, 1>& x) {
   const auto [low, high] = std::minmax_element(x.data(), x.data() + x.count());
   return *high - *low;
@@ -315,13 +311,4 @@ TEST_CASE("the program takes GQA and unequal lengths") {
   const auto result = testing::run(kProgram + " --input " + testing::quoted(directory.path()));
   CHECK(result.status == 0);
   CHECK(testing::contains(result.output, "40 rows of 9 scores"));
-}
-
-TEST_CASE("the program refuses what it cannot use with exit 2") {
-  const testing::TemporaryDirectory directory;
-  const std::string ours = "--input " + testing::quoted(directory.path());
-  testing::check_refused(
-      kProgram, {{"--nonsense", "--nonsense"}, {"--section nowhere", "nowhere"}, {ours, "q.npy"}});
-  cli::write_uneven_heads(directory.path());
-  testing::check_refused(kProgram, {{ours, "kv_heads"}});
 }

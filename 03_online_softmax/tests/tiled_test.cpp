@@ -3,7 +3,6 @@
 
 #include <atomic>
 #include <cmath>
-#include <cstring>
 #include <limits>
 #include <optional>
 #include <stdexcept>
@@ -28,12 +27,6 @@ constexpr std::int64_t kHuge = std::numeric_limits<std::int64_t>::max();
 constexpr std::int64_t kSizes[] = {1, 2, 3, 7, 16, 64, 100};
 
 using Problem = testing::Problem<float>;
-
-template <class T, int Rank>
-bool same_bits(const Tensor<T, Rank>& a, const Tensor<T, Rank>& b) {
-  return a.shape() == b.shape() &&
-         std::memcmp(a.data(), b.data(), static_cast<std::size_t>(a.count()) * sizeof(T)) == 0;
-}
 
 // The references of a problem, computed once for many tile sizes.
 struct References {

@@ -39,9 +39,6 @@ TEST_CASE("the program refuses what it cannot use: one sentence, exit 2") {
   check_refused(kProgram, {{"--size -1", "--size"},
                            {"--size 16385", "--size"},
                            {"--size many", "--size"},
-                           {"--device tpu", "--device"},
-                           {"--nonsense", "--nonsense"},
-                           {"--section nowhere", "there is no such section"},
                            {"--device cpu --section time --results file", "none is used"},
                            {"--device cpu --section timeline --kernel 99", "no such kernel"}});
 }

@@ -196,9 +196,9 @@ void check_gradients(const attention::Problem& problem, const Workspace& what, b
   const auto first = run();
   attention::check_result(backward::Checker(problem, inputs), problem, "with parts", first);
   const auto again = run();
-  if (same_d_kv) CHECK(attention::same_bits(first.d_k, again.d_k));
-  if (same_d_kv) CHECK(attention::same_bits(first.d_v, again.d_v));
-  if (same_d_q) CHECK(attention::same_bits(first.d_q, again.d_q));
+  if (same_d_kv) CHECK(same_bits(first.d_k, again.d_k));
+  if (same_d_kv) CHECK(same_bits(first.d_v, again.d_v));
+  if (same_d_q) CHECK(same_bits(first.d_q, again.d_q));
 }
 
 // Of step 19, with so many parts.

@@ -3,7 +3,6 @@
 #include "06_flash_backward/src/derivation/derivation.hpp"
 
 #include <cmath>
-#include <cstring>
 #include <limits>
 #include <optional>
 #include <stdexcept>
@@ -98,12 +97,6 @@ void check(const Problem& p, const Tiles& tiles) {
   one("d_q", ref.d_q, plain.d_q, out64.d_q, out32.d_q);
   one("d_k", ref.d_k, plain.d_k, out64.d_k, out32.d_k);
   one("d_v", ref.d_v, plain.d_v, out64.d_v, out32.d_v);
-}
-
-template <class T, int Rank>
-bool same_bits(const Tensor<T, Rank>& a, const Tensor<T, Rank>& b) {
-  return a.shape() == b.shape() &&
-         std::memcmp(a.data(), b.data(), static_cast<std::size_t>(a.count()) * sizeof(T)) == 0;
 }
 
 }  // namespace

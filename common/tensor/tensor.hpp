@@ -6,6 +6,7 @@
 #include <cassert>
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <limits>
 #include <stdexcept>
 #include <string>
@@ -263,6 +264,13 @@ Tensor<To, Rank> converted(View<From, Rank> from) {
 template <class To, class From, int Rank>
 Tensor<To, Rank> converted(const Tensor<From, Rank>& from) {
   return converted<To>(from.view());
+}
+
+/// Whether two tensors have one shape and are equal to the last bit.
+template <class T, int Rank>
+bool same_bits(const Tensor<T, Rank>& a, const Tensor<T, Rank>& b) {
+  return a.shape() == b.shape() &&
+         (a.count() == 0 || std::memcmp(a.data(), b.data(), sizeof(T) * a.count()) == 0);
 }
 
 }  // namespace fa

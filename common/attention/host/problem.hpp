@@ -3,7 +3,6 @@
 #pragma once
 
 #include <cstdint>
-#include <cstring>
 #include <optional>
 #include <string>
 #include <vector>
@@ -129,12 +128,5 @@ struct FunctorTables {
   std::vector<unsigned char> blocks{};
   std::vector<std::uint32_t> bits{};
 };
-
-/// Whether two tensors are equal to the last bit.
-template <class Tensor>
-bool same_bits(const Tensor& a, const Tensor& b) {
-  return std::memcmp(a.data(), b.data(), sizeof(*a.data()) * static_cast<std::size_t>(a.count())) ==
-         0;
-}
 
 }  // namespace fa::attention

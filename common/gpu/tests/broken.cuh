@@ -378,9 +378,10 @@ __global__ void copy_over_a_tile_in_use(const float* in, float* out, int tiles) 
 #define FA_TWINS(kernel) kernel<true>, kernel<false>
 
 /// A buffer of ones.
-inline DeviceBuffer<float> ones(std::int64_t count) {
-  const std::vector<float> values(static_cast<std::size_t>(count), 1.0f);
-  DeviceBuffer<float> buffer(count);
+template <class T = float>
+DeviceBuffer<T> ones(std::int64_t count) {
+  const std::vector<T> values(static_cast<std::size_t>(count), static_cast<T>(1.0f));
+  DeviceBuffer<T> buffer(count);
   buffer.upload(values.data());
   return buffer;
 }
@@ -392,20 +393,20 @@ inline std::shared_ptr<float> untouched(std::size_t count) {
 }
 
 /// Launches a kernel from `inputs` ones to `outputs` numbers, and waits for it.
-template <class... Further>
-void launch_plain(void (*kernel)(const float*, float*, Further...), const Launch& sizes,
+template <class In, class Out, class... Further>
+void launch_plain(void (*kernel)(const In*, Out*, Further...), const Launch& sizes,
                   std::int64_t inputs, std::int64_t outputs, Further... further) {
-  const auto in = ones(inputs);
-  DeviceBuffer<float> out(outputs);
+  const auto in = ones<In>(inputs);
+  DeviceBuffer<Out> out(outputs);
   launch(kernel, sizes, in.data(), out.data(), further...);
   device_synchronize();
 }
 
 /// BrokenKernel::run of such kernels.
-template <class... Further>
-auto launches(void (*broken)(const float*, float*, Further...),
-              void (*right)(const float*, float*, Further...), const Launch& sizes,
-              std::int64_t inputs, std::int64_t outputs, Further... further) {
+template <class In, class Out, class... Further>
+auto launches(void (*broken)(const In*, Out*, Further...),
+              void (*right)(const In*, Out*, Further...), const Launch& sizes, std::int64_t inputs,
+              std::int64_t outputs, Further... further) {
   return [=](bool is_broken) {
     launch_plain(is_broken ? broken : right, sizes, inputs, outputs, further...);
   };
@@ -461,14 +462,7 @@ inline std::vector<BrokenKernel> broken_kernels() {
        "maxima are merged", "maximum of a warp",
        launches(FA_TWINS(merge_of_warps), {{1}, {128}}, 128, 128)},
       {"fragment", "No barrier between filling a tile and ldmatrix.", "race", "fragment is loaded",
-       "rows of the fragment",
-       [](bool broken) {
-         DeviceBuffer<half> in(256);
-         in.zero();
-         DeviceBuffer<std::uint32_t> out(256);
-         launch(broken ? fragment<true> : fragment<false>, {{1}, {64}}, in.data(), out.data());
-         device_synchronize();
-       }},
+       "rows of the fragment", launches(FA_TWINS(fragment), {{1}, {64}}, 256, 256)},
       {"shuffle_for_a_barrier", "A shuffle where __syncwarp() is needed: it orders no memory.",
        "race", "box is emptied", "box is filled",
        launches(FA_TWINS(shuffle_for_a_barrier), {{1}, {32}}, 32, 32)},
