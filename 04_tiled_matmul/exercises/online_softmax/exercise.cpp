@@ -197,22 +197,10 @@ FA_STAGE(traffic) {
 +  for (int j = first; j < cols; j += kWarp) {
 +    y[begin + j] = l == 0 ? 0.0f : exp_diff(x[begin + j], m) / l;
 
-# block_tree: a tree over all threads in shared memory, without shuffles
+# down: a lane merges those above it, so lane 0 has the state of its warp
 @ right
-- __shared__ float m_smem[kWarps], l_smem[kWarps];
-- const int lane = threadIdx.x % kWarp, warp = threadIdx.x / kWarp;
-+  __shared__ float m_smem[kThreads], l_smem[kThreads];
-- for (int distance = kWarp / 2; distance > 0; distance /= 2) {
-- ...
-- for (int w = 0; w < kWarps; ++w) merge(m, l, m_smem[w], l_smem[w]);
-+  m_smem[threadIdx.x] = m; l_smem[threadIdx.x] = l;
-+  __syncthreads();
-+  int half = kThreads / 2;
-+  while (half >= 1) {
-+    if (threadIdx.x < half) { merge(m_smem[threadIdx.x], l_smem[threadIdx.x], m_smem[threadIdx.x + half], l_smem[threadIdx.x + half]); }
-+    __syncthreads();
-+    half = half / 2;
-+  }
-+  m = m_smem[0]; l = l_smem[0];
-+  __syncthreads();
+- const float other_m = __shfl_xor_sync(kAllLanes, m, distance);
+- const float other_l = __shfl_xor_sync(kAllLanes, l, distance);
++    const float other_m = __shfl_down_sync(kAllLanes, m, distance);
++    const float other_l = __shfl_down_sync(kAllLanes, l, distance);
 */

@@ -196,28 +196,10 @@ FA_STAGE(traffic) {
 - __shared__ float a_smem[kRows][depth], b_smem[depth][kCols];
 +   __shared__ float a_smem[kRows][depth + 16], b_smem[depth][kCols];
 
-# rows_128: blocks of 128 x 64, eight rows a thread
+# rows_128: blocks of 128 x 64, and of 512 threads
 @ right
 - constexpr int kRows = 64;      // of C, for each block
 + constexpr int kRows = 128;
-- constexpr int depth = 16, side = 4, threads = kThreadsX * kThreadsY;
-+  constexpr int depth = 16, side = 4, tall = kRows / kThreadsY, threads = kThreadsX * kThreadsY;
-- float sum[side][side] = {};
-+  float sum[tall][side] = {};
-- float a[side], b[side];
-- ...
-- for (int j = 0; j < side; ++j) sum[i][j] += a[i] * b[j];
-- }
-+      float b[side];
-+      for (int j = 0; j < side; ++j) b[j] = b_smem[l][x + kThreadsX * j];
-+      for (int i = 0; i < tall; ++i) {
-+        const float a = a_smem[y + kThreadsY * i][l];
-+        for (int j = 0; j < side; ++j) sum[i][j] = fmaf(a, b[j], sum[i][j]);
-+      }
-- for (int i = 0; i < side; ++i) {
-- for (int j = 0; j < side; ++j) {
-- const int row = row0 + y + kThreadsY * i, col = col0 + x + kThreadsX * j;
-+  for (int i = 0; i < tall; ++i) {
-+    for (int j = 0; j < side; ++j) {
-+      const int row = row0 + y + kThreadsY * i, col = col0 + x + kThreadsX * j;
+- constexpr int kThreadsY = 16;  // of a block
++ constexpr int kThreadsY = 32;
 */
