@@ -23,7 +23,6 @@ inline const double kDifferenceTolerance = 100 * kDifferenceStep * kDifferenceSt
 /// Source: Press et al., Numerical Recipes, section "Numerical Derivatives".
 /// @param loss computes the loss from the current elements of x
 /// @param x    any shape; modified during the call and restored after it
-/// @return     shape of x
 // clang-format off
 //! [differences]
 template <int Rank>

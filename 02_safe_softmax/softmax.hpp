@@ -35,7 +35,6 @@ inline std::vector<float> softmax(const std::vector<float>& scores) {
 
 /// The same, with the largest score subtracted from all of them.
 /// @param scores scores, at least one, finite
-/// @return the probabilities
 //! [shifted]
 inline std::vector<float> shifted_softmax(const std::vector<float>& scores) {
   const float m = *std::max_element(scores.begin(), scores.end());
@@ -88,9 +87,8 @@ inline void check_rows(std::int64_t s, std::int64_t p) {
 /// Source: Milakov and Gimelshein, Online normalizer calculation for softmax, 2018, algorithm 1.
 /// @tparam T type of the elements and of each exp
 /// @tparam A type in which the sum is computed
-/// @param s [n]
-/// @param p [n], the probabilities
-/// @return its memory traffic
+/// @param  s [n]
+/// @param  p [n], the probabilities
 /// @throws std::invalid_argument as check_rows()
 template <class T, class A = accumulator_t<T>>
 Traffic unsafe_softmax(View<const T, 1> s, View<T, 1> p) {
@@ -130,9 +128,8 @@ double row_max(View<const T, 1> s) {
 /// Source: Milakov and Gimelshein, 2018, algorithm 2.
 /// @tparam T type of the elements and of each exp
 /// @tparam A type in which difference and sum are computed
-/// @param s [n]
-/// @param p [n], the probabilities; they sum to 1 up to rounding
-/// @return its memory traffic
+/// @param  s [n]
+/// @param  p [n], the probabilities; they sum to 1 up to rounding
 /// @throws std::invalid_argument as check_rows()
 template <class T, class A = accumulator_t<T>>
 Traffic safe_softmax(View<const T, 1> s, View<T, 1> p) {

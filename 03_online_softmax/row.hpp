@@ -67,7 +67,6 @@ T lse_of(const RowState<T>& x) {
 /// Source: Milakov and Gimelshein, Online normalizer calculation for softmax, 2018, algorithm 3.
 /// @param x [n], finite or -infinity; NaN gives NaN
 /// @param y [n], the probabilities; zeros when every score is -infinity
-/// @return its memory traffic
 /// @throws std::invalid_argument as safe::check_rows()
 template <class T>
 safe::Traffic two_pass_softmax(View<const T, 1> x, View<T, 1> y) {

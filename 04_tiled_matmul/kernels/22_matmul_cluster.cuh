@@ -61,7 +61,6 @@ struct MatmulClusterStorage {
 /// Begins to write a warpgroup's accumulators by TMA, panel by panel; what lies outside of C is not
 /// written.
 /// @param c_map  of C as 16-bit elements
-/// @param panels of this warp
 //! [store]
 template <class Tile, class T>
 __device__ void store_panels(const TensorMap& c_map,

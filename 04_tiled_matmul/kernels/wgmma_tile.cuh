@@ -55,8 +55,7 @@ template <class Tile>
 using WgmmaAccumulators = float[Tile::wgmmas_m][Tile::block_n / 2];
 
 /// Begins to load a stage; what lies outside of the matrices is 0. One thread calls it.
-/// @param stage that is free
-/// @param full  barrier that counts the bytes that arrive
+/// @param full barrier that counts the bytes that arrive
 template <class Tile, class T>
 __device__ void load_stage(WgmmaStage<Tile>& stage, const TmaMatmul<T>& maps,
                            Mbarrier& full, int row0, int col0, int k0) {

@@ -15,8 +15,7 @@
 namespace fa::tiled {
 
 /// Times the kernels of a group, interleaved, cuBLAS first where it computes the same.
-/// @param backend a GPU
-/// @param size    m, n and k
+/// @param size m, n and k
 /// @return a row for each kernel: time, rate, percentages of the peak and of cuBLAS, and the
 ///         resources of a block
 /// @throws std::runtime_error when the device reports an error
@@ -49,13 +48,11 @@ struct MatmulSizes {
 constexpr MatmulSizes kDrawn{128, 512, 512};
 
 /// What the lab records of a step that computes A B.
-/// @param backend the lab
-/// @param step    of its group "mma", for Hopper and without clusters
+/// @param step of its group "mma", for Hopper and without clusters
 /// @throws std::runtime_error when the step does not compute in the lab
 cli::RecordedStep recorded(const Backend& backend, const Kernel& step);
 
 /// Prints the order of operations of the steps for Hopper without clusters.
-/// @param backend the lab
 void show_operations(const Backend& backend, const cli::TimelineOptions& options);
 
 }  // namespace fa::tiled

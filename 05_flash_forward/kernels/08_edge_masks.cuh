@@ -14,9 +14,7 @@ namespace fa::FA_TARGET {
 /// A block of some warps, over tiles of keys, and what a warp does with its accumulators.
 /// Accumulator [i][j] is the 16 x 8 fragment at row 16 i, column 8 j of the warp; its element
 /// 2 h + e stands at row fragment_row(lane, 2 h), column fragment_column(lane, e).
-/// @tparam keys  of a tile
-/// @tparam warps of a block
-/// @tparam rows  16 or 32 queries of a warp
+/// @tparam rows 16 or 32 queries of a warp
 template <class Type, int columns, int keys, int warps, int rows>
 struct EdgeMasksBlock {
   using T = Type;

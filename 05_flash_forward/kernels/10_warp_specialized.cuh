@@ -11,7 +11,6 @@ namespace fa::FA_TARGET {
 
 /// The loop of a consumer warpgroup over the tiles of keys, from the last one on: adds to O and to
 /// the state of its rows.
-/// @param tiles of keys
 template <class Tile, class T>
 __device__ void warp_specialized_mainloop(WarpgroupOutput<Tile>& o,
                                           RowState& rows,

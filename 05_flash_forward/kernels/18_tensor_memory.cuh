@@ -15,7 +15,6 @@
 namespace fa::FA_TARGET {
 
 /// Sizes of flash_tensor_memory(): two tiles of 128 queries, which are the lanes of tensor memory.
-/// @tparam head_dim columns: 64 or 128
 /// @tparam fma_part of 16 exponentials so many are computed by FMAs
 template <class T, int head_dim, int fma_part = 4>
 struct TensorMemoryTile : HopperTile<T, head_dim, 128, 2, 2> {

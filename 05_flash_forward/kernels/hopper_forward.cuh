@@ -35,7 +35,6 @@ TmaAttention<T> tma_attention(const Attention<T>& a, int queries = kQueries) {
 
 /// Tile sizes of a kernel.
 /// @tparam head_dim    columns, at least those of the inputs: 64, 96, 128, 192 or 256
-/// @tparam keys        of a tile
 /// @tparam warpgroups  consumers: they compute, kQueries queries each
 /// @tparam stage_count tiles of K, and of V, in shared memory
 /// @tparam head_dim_v  columns of V and O: up to head_dim, a multiple of 64 if fewer

@@ -8,8 +8,6 @@
 namespace fa::FA_TARGET {
 
 /// Tile sizes of the tensor-core kernels.
-/// @tparam keys         of a tile
-/// @tparam warp_count   of a block
 /// @tparam rows_of_warp 16 or 32 queries
 template <int head_dim, int keys, int warp_count, int rows_of_warp>
 struct ForwardTile {

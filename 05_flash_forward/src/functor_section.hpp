@@ -33,11 +33,10 @@ void check_functors(cli::Program& program, const Backend& backend, MakeInputs ma
 }
 
 /// Times the steps, and those of the lesson's ladder that compute the same without a functor.
-/// @param backend, ladder of a GPU
-/// @param name    of the lesson
-/// @param matmuls that rates count
+/// @param backend,    ladder of a GPU
+/// @param matmuls     that rates count
 /// @param derivatives whether the first step is also timed with a derivative by dual numbers
-/// @param one_of  one_of(problem): inputs of one head without a functor, which stands for all
+/// @param one_of      one_of(problem): inputs of one head without a functor, which stands for all
 /// @throws std::runtime_error when the device reports an error, or the record cannot be written
 template <class Backend, class Ladder, class OneOf>
 void time_functors(const cli::KernelOptions& options, const Backend& backend, const Ladder& ladder,

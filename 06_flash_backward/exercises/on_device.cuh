@@ -78,7 +78,6 @@ class OnDevice {
 
 /// The launch of a float32 kernel with 32 columns whose blocks own keys, or queries.
 /// @param length keys of a head, or queries
-/// @param heads  of keys, or of queries
 inline Launch tile_launch(int length, int heads) {
   using Tile = FA_TARGET::FloatBackwardTile<32>;
   return {{static_cast<unsigned>(FA_TARGET::ceil_div(length, Tile::side)),

@@ -21,7 +21,6 @@ __global__ void __launch_bounds__(Tile::threads, Tile::warps == 4 ? 2 : 1)
 //! [keys]
 
 /// Sizes of the kernel for dQ.
-/// @tparam keys       of a tile
 /// @tparam warp_count of a block, each with 16 queries
 template <int head_dim, int keys, int warp_count>
 struct QueryGradientSizes {

@@ -154,7 +154,6 @@ __device__ inline NBlock warp_uniform_block(const NBlock& block) {
 /// An MMA warpgroup computes dK and dV of its keys in a block of keys, and stores them.
 /// @param work  in shared memory: registers are few
 /// @param count of blocks before
-/// @param at    of Q, dO and dS
 template <class Tile, class T>
 __device__ void process_n_block(PersistentBackwardShared<Tile>& shared,
                                 const TmaGradient<T>& maps,

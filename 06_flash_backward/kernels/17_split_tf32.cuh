@@ -15,8 +15,6 @@
 namespace fa::FA_TARGET {
 
 /// Sizes of the split-TF32 kernels.
-/// @tparam queries      of a tile
-/// @tparam warp_count   of a block
 /// @tparam keys_of_warp 16 or 32
 /// @tparam stage_count  tiles of Q and dO in shared memory
 template <int head_dim, int queries, int warp_count, int keys_of_warp,
@@ -59,7 +57,6 @@ struct SplitQueryTile {
 
 /// P^T = exp(scale S^T - LSE), masked, for a warp's keys.
 /// @param s      S^T; P^T on return
-/// @param lse    of the tile's queries
 template <bool masked, int row_tiles, int query_tiles>
 __device__ void recompute_split_probs(float (&s)[row_tiles][query_tiles][4],
                                       const AttentionGradient<float>& a,
@@ -92,7 +89,6 @@ __device__ void recompute_split_probs(float (&s)[row_tiles][query_tiles][4],
 
 /// P^T /= its row sums. With dropout, a probability that is dropped gets a minus sign: dV needs the
 /// kept ones alone, dS all of them.
-/// @param inv_row_sum of the tile's queries
 template <bool has_dropout, int row_tiles, int query_tiles>
 __device__ void normalize_split_probs(float (&p)[row_tiles][query_tiles][4],
                                       const AttentionGradient<float>& a,
@@ -149,7 +145,6 @@ struct SplitRowSumTile {
 
 /// Whether the row sums of P of 64 rows need not be computed: with a thousand keys and an LSE of at
 /// most log(keys) + 1 no score is large, and LSE is rounded by 2^-21 at most. All lanes call it.
-/// @param lse     of the rows
 /// @param visible keys that the last row sees
 //! [moderate]
 __device__ inline bool scores_are_moderate(const float* lse, int visible) {
@@ -299,7 +294,6 @@ __device__ void load_split_probs(SplitFragment<4> (&fragment)[2],
 }
 
 /// dS^T = P^T * (dP^T - delta), elementwise, in the place of P^T.
-/// @param delta of the tile's queries
 template <class Tile, bool has_dropout>
 __device__ void split_score_gradients(float* ds_smem, int first,
                                       const Scores<Tile>& d_p,

@@ -75,7 +75,6 @@ struct PairShared {
 /// First column of dQ that a warpgroup of this block computes. dQ has three parts of 64 columns.
 /// Warpgroup 0 computes part 0 or 1, depending on the rank; warpgroup 1 computes half of part 2.
 /// @tparam warpgroup 0 or 1
-/// @return a column
 template <int warpgroup>
 __device__ int pair_d_q_column(int rank) {
   return warpgroup == 0 ? 64 * rank : 128 + 32 * rank;

@@ -41,7 +41,6 @@ score_gradient(const AttentionGradient<T>& a, const GradientHead<T>& head,
 }
 
 /// inv_row_sum = 1 / rowsum(P), as recomputed_row_sums() computes it.
-/// @tparam T float
 template <class T>
 __global__ void __launch_bounds__(kAnyGpuWarps* kWarp)
     any_gpu_row_sums(AttentionGradient<T> a) {

@@ -105,7 +105,6 @@ int cheapest_parts(const Attention<T>& a, int block_n, int sms, int slices,
 }
 
 /// Floats of d_kv_parts; none for one part.
-/// @param block_n keys of a block
 /// @param columns of dK and dV together
 /// @param stored  whether each part is, or their sum only
 template <class T>

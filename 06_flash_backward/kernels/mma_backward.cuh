@@ -10,8 +10,6 @@
 namespace fa::FA_TARGET {
 
 /// Sizes of the tensor-core kernels.
-/// @tparam queries      of a tile
-/// @tparam warp_count   of a block
 /// @tparam keys_of_warp 16 or 32
 /// @tparam sharing      warps that have the same keys, and each a part of the columns of dK and dV
 template <int head_dim, int queries, int warp_count, int keys_of_warp,
@@ -91,7 +89,6 @@ __device__ void apply_mask_transposed(Scores<Tile>& s,
 /// @param s          S^T; P^T on return
 /// @param j          which eight queries
 /// @param scale      of the scores / ln 2
-/// @param lse_base_2 of the tile's queries
 template <class Tile>
 __device__ void recompute_probs(Scores<Tile>& s, int j, float scale,
                                 const float* lse_base_2, int lane) {
@@ -108,10 +105,9 @@ __device__ void recompute_probs(Scores<Tile>& s, int j, float scale,
 
 /// dS^T = P^T * (dP^T - delta), elementwise for queries 8 j to 8 j + 7. With dropout, dP^T is that
 /// of the kept probabilities, and P^T is left as the forward pass multiplied it by V.
-/// @param d_p    dP^T; dS^T on return
-/// @param j      which eight queries
-/// @param delta  of the tile's queries
-/// @param head   batch * heads + head
+/// @param d_p  dP^T; dS^T on return
+/// @param j    which eight queries
+/// @param head batch * heads + head
 template <class Tile, bool has_dropout, class T>
 __device__ void score_gradients(Scores<Tile>& d_p, Scores<Tile>& p, int j,
                                 const AttentionGradient<T>& a,

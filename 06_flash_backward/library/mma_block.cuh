@@ -52,7 +52,6 @@ __device__ void multiply_k_q(float (&s)[row_tiles][query_tiles][4],
 
 /// dV += P^T dO or dK += dS^T Q for a warp's keys and some columns, from a swizzled tile, and other
 /// work between the instructions.
-/// @tparam d      columns of the tile
 /// @param p       the left operand, as probs_as_operand() takes it
 /// @param column0 the first column of sums; a multiple of their number
 /// @param overlap overlap(part) does a part of the other work, for each 16 queries

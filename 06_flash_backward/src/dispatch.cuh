@@ -196,7 +196,6 @@ BackwardKernels narrow_kernels(const AttentionGradient<T>& a, bool deterministic
           "19_split_groups", d};
 }
 /// Step 13, or with divided groups step 20.
-/// @tparam columns_v columns of V and dO
 template <int d, int columns_v, class T>
 BackwardKernels wide_kernels(const AttentionGradient<T>& a, const DeviceProperties& device) {
   const int parts = parts_of_wide_groups(a, device);

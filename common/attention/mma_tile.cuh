@@ -64,7 +64,6 @@ __device__ int swizzled(int row, int col) {
 //! [swizzled]
 
 /// S += Q K^T for a warp; both tiles are swizzled.
-/// @tparam d       columns of both tiles
 /// @param warp_row the warp's first row in Q's tile
 /// @param k_smem   as many rows as s has columns
 // clang-format off
@@ -103,7 +102,6 @@ __device__ void multiply_q_k(float (&s)[row_tiles][key_tiles][4],
 // clang-format on
 
 /// O += P V for a warp; V's tile is swizzled.
-/// @tparam d      columns of V's tile
 /// @param p       probabilities as probs_as_operand() takes them
 /// @param v_smem  as many rows as p has columns
 /// @param column0 the first column of V that o has; a multiple of o's columns

@@ -82,7 +82,6 @@ inline int heads_of_group(int heads, std::int64_t blocks, std::int64_t enough, s
 /// their K and V in a quarter of the L2 cache, so that these are read from global memory once. (A
 /// line that both halves of the chip read stands in both halves of the cache.) With more than 128
 /// columns 16 at least: fewer were slower. Query heads that share K and V stay together.
-/// @param block_m queries of a tile
 template <class T>
 TileScheduler tile_scheduler(const Attention<T>& a, int block_m,
                              const DeviceProperties& gpu = device_properties()) {

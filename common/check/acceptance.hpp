@@ -48,7 +48,6 @@ struct Distance {
 
 /// Measures how far `out` is from `ref`, in the unit of their elements. Equal infinities agree.
 /// @param out tested tensor, of type double, float, half or bfloat16
-/// @param ref reference of the same shape
 /// @throws std::invalid_argument when the shapes differ or the tensors are empty: a check of no
 ///   element would always pass
 template <class T, int Rank>

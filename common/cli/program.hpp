@@ -98,7 +98,6 @@ class Program {
   /// Parses the command line, checks that its output files can be written, and runs the sections.
   /// An exception becomes one sentence on standard error and kCannotDo; after a failed check the
   /// remaining sections still run, and the status is kCheckFailed.
-  /// @return the exit status
   int run(int argc, char** argv);
 
   /// Whether --section is given; slow work may be left to this case.
@@ -117,16 +116,13 @@ class Program {
   }
 
   /// Reports a figure with a limit: "PASS  largest error / limit   0.724  (limit 1.00)".
-  /// @param what   what was compared
-  /// @param figure what was measured
-  /// @param limit  passes when figure <= limit (and neither is NaN)
+  /// @param limit passes when figure <= limit (and neither is NaN)
   /// @throws std::runtime_error when the summary cannot be written
   void check(const std::string& what, double figure, double limit);
 
   /// Reports a count that must be 0: "PASS  01_unfused: no findings", "FAIL  01_unfused: 1
   /// finding".
-  /// @param count how many were found
-  /// @param noun  what is counted, in the singular
+  /// @param noun what is counted, in the singular
   /// @throws std::runtime_error when the summary cannot be written
   void check_none(const std::string& what, std::int64_t count, const std::string& noun);
 

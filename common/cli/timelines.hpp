@@ -190,11 +190,9 @@ struct StampedBackend : Backend {
 };
 
 /// The main program: runs each step without stamps and with them, and prints the stamps.
-/// @param name       of the program
 /// @param backends   (): the same steps without stamps and with them
 /// @param problem_of (step): what is drawn of it, one head
 /// @param inputs_of  (problem): its inputs
-/// @return exit status
 template <class Backends, class ProblemOf, class InputsOf>
 int print_stamps(const char* name, Backends backends, ProblemOf problem_of, InputsOf inputs_of) {
   constexpr int repeats = 50;

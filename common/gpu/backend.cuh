@@ -11,7 +11,6 @@
 namespace fa::FA_TARGET {
 
 /// The backend that this is compiled for.
-/// @param kind what it is called
 inline BackendBase backend_base(const std::string& kind) {
   BackendBase result;
   result.kind = kind;

@@ -62,7 +62,6 @@ extern std::size_t placed_shared;
 /// functions of the lab need besides.
 inline constexpr std::size_t kStackBytes = 640 * 1024;
 /// Memory for the stack of a fiber; below it nothing is mapped as far as again half its size.
-/// @return its lowest byte
 /// @throws std::bad_alloc
 std::byte* map_stack();
 

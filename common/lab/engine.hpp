@@ -141,7 +141,6 @@ Fragments fragments_of_pairs(const std::uint32_t (&a)[4], const std::uint32_t (&
 Fragments fragments_of_tf32(const std::uint32_t (&a)[4], const std::uint32_t (&b)[2],
                             const SourceLocation& location);
 /// Adds to the running lane's sums what mma.m16n8k16 does: products in the order of k.
-/// @param fragments of all lanes
 void add_products(const Deposits& fragments, float (&sums)[4]);
 /// The same of mma.m16n8k8, to the last bit as an H200 computes it. The products of a sum are exact;
 /// they and what it was are shifted to the largest exponent among them, cut off 25 bits behind it,

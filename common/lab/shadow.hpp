@@ -130,7 +130,6 @@ class ShadowMemory {
   void released(const void* memory);
   /// The shared memory of a block begins unwritten.
   /// @param memory dynamic
-  /// @param bytes  of it
   /// @param rank   of the block in its cluster; its other blocks follow the first
   void block_begins(const void* memory, std::size_t bytes, int rank) {
     if (rank == 0) statics.clear();

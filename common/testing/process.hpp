@@ -66,7 +66,6 @@ inline bool contains(const std::string& text, const std::string& part) {
 /// What Python prints for an expression about a file; its parsers are strict. "True" without
 /// Python.
 /// @param expression may use `file`, its path, and the modules json and xml.dom.minidom
-/// @param file       the file
 std::string python_says(const std::string& expression, const std::filesystem::path& file);
 
 /// All bytes of a file; empty when it cannot be read.

@@ -21,7 +21,6 @@ Gradient with_slots(Gradient a, const PackedSequences& sequences) {
 }
 
 /// Makes packed gradients those of one sequence; see select_sequence() of an Attention.
-/// @tparam d columns of d_q_accum
 template <int d, class T>
 __device__ void select_sequence(AttentionGradient<T>& a,
                                 const PackedSequences& sequences,

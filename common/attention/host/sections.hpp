@@ -236,7 +236,6 @@ void show_memory(cli::Program& program, const Backend& backend, const std::vecto
 }
 
 /// What the lab records of a step on a problem.
-/// @param step    of the backend "lab"
 /// @param tensors in the order in which the copies of most of the lesson's steps take them
 /// @throws std::runtime_error when the step does not compute in the lab
 template <class LadderStep, class Given>

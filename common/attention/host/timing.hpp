@@ -44,9 +44,8 @@ inline Inputs timed_inputs(std::int64_t length, std::int64_t head_dim) {
 }
 
 /// A row of a record: the time of some work, its rate, and what its largest kernel uses of an SM.
-/// @param backend a GPU
-/// @param problem that is computed, as many keys as queries
-/// @param matmuls that are counted, length x length x head_dim each
+/// @param problem    that is computed, as many keys as queries
+/// @param matmuls    that are counted, length x length x head_dim each
 /// @param arithmetic of the kernel, for its share of the peak; by default that of the problem's type
 /// @throws std::runtime_error when the device reports an error
 inline cli::Measurement time_work(const BackendBase& backend, const Problem& problem,
@@ -120,7 +119,6 @@ void add_prices(std::vector<TimedStep<LadderStep>>& all) {
 }
 
 /// Times the steps on one group.
-/// @param backend   a GPU
 /// @param matmuls   that rates count
 /// @param inputs_of inputs_of(problem) of the lesson
 /// @return a row for each step and length, with the price of determinism where a step beside it was

@@ -41,7 +41,6 @@ std::vector<T> values(const DeviceBuffer<T>& buffer) {
 
 /// Launches one block of a kernel whose last parameter is its output.
 /// @param count elements of the output
-/// @return the output
 template <class Out, class Kernel, class... In>
 std::vector<Out> output_of(Kernel kernel, unsigned threads, std::int64_t count,
                            const DeviceBuffer<In>&... in) {
