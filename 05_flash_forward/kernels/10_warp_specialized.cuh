@@ -54,6 +54,33 @@ __device__ void warp_specialized_mainloop(WarpgroupOutput<Tile>& o,
   for (; tile >= 0; --tile) step(tile, std::false_type{});
 }
 
+/// The producer: a thread loads Q, and K and V of all tiles.
+template <class Tile, class T>
+__device__ void produce(SpecializedShared<Tile>& shared,
+                        const TmaAttention<T>& maps, int block, int head,
+                        int batch, int tiles) {
+  //! [produce]
+  setmaxnreg_dec<kProducerRegisters<Tile>>();
+  if (threadIdx.x % kWarpgroup != 0) return;
+  const int kv_head = kv_head_of(maps.a, head);
+  for (int i = 0; i < Tile::consumers; ++i) {
+    shared.q_full[i].arrive_and_expect(Tile::QTile::bytes);
+    load_tile(shared.q[i], maps.q, shared.q_full[i],
+              block * Tile::block_m + i * kQueries, head, batch);
+  }
+  PipelineState<Tile::stages> write;
+  for (int tile = tiles - 1; tile >= 0; --tile, write.advance()) {
+    const int key0 = tile * Tile::block_n;
+    load_tile(shared.k[write.stage], maps.k,
+              shared.k_pipe.producer_acquire(write, Tile::KTile::bytes), key0,
+              kv_head, batch);
+    load_tile(shared.v[write.stage], maps.v,
+              shared.v_pipe.producer_acquire(write, Tile::VTile::bytes), key0,
+              kv_head, batch);
+  }
+  //! [produce]
+}
+
 /// Attention in 16 bits. A consumer warpgroup processes 64 queries.
 /// @tparam Tile a HopperTile
 template <class Tile, class T>
@@ -65,29 +92,10 @@ __global__ void __launch_bounds__(kWarpgroup*(Tile::consumers + 1), 1)
   const int head = blockIdx.y, batch = blockIdx.z;
   const int tiles = key_tiles<Tile>(a, block);
   init_barriers(shared);
-  //! [produce]
-  if (warpgroup_index() == Tile::consumers) {  // the producer
-    setmaxnreg_dec<kProducerRegisters<Tile>>();
-    if (threadIdx.x % kWarpgroup != 0) return;
-    const int kv_head = kv_head_of(a, head);
-    for (int i = 0; i < Tile::consumers; ++i) {
-      shared.q_full[i].arrive_and_expect(Tile::QTile::bytes);
-      load_tile(shared.q[i], maps.q, shared.q_full[i],
-                block * Tile::block_m + i * kQueries, head, batch);
-    }
-    PipelineState<Tile::stages> write;
-    for (int tile = tiles - 1; tile >= 0; --tile, write.advance()) {
-      const int key0 = tile * Tile::block_n;
-      load_tile(shared.k[write.stage], maps.k,
-                shared.k_pipe.producer_acquire(write, Tile::KTile::bytes),
-                key0, kv_head, batch);
-      load_tile(shared.v[write.stage], maps.v,
-                shared.v_pipe.producer_acquire(write, Tile::VTile::bytes),
-                key0, kv_head, batch);
-    }
+  if (warpgroup_index() == Tile::consumers) {
+    produce(shared, maps, block, head, batch, tiles);
     return;
   }
-  //! [produce]
   setmaxnreg_inc<kConsumerRegisters<Tile>>();
   const int warpgroup = warpgroup_index();
   const int query0 = block * Tile::block_m + warpgroup * kQueries;

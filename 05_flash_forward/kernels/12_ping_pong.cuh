@@ -6,7 +6,7 @@
 /// Source: Shah et al., FlashAttention-3, NeurIPS 2024, section 3.1.
 #pragma once
 
-#include "05_flash_forward/kernels/hopper_forward.cuh"
+#include "05_flash_forward/kernels/10_warp_specialized.cuh"
 #include "05_flash_forward/kernels/scheduler_barrier.cuh"
 #include "common/gpu/parts.hpp"
 
@@ -93,25 +93,8 @@ __global__ void __launch_bounds__(kWarpgroup*(Tile::consumers + 1), 1)
   const int head = blockIdx.y, batch = blockIdx.z;
   const int tiles = key_tiles<Tile>(a, block);
   init_barriers(shared);
-  if (warpgroup_index() == Tile::consumers) {  // the producer
-    setmaxnreg_dec<kProducerRegisters<Tile>>();
-    if (threadIdx.x % kWarpgroup != 0) return;
-    const int kv_head = kv_head_of(a, head);
-    for (int i = 0; i < Tile::consumers; ++i) {
-      shared.q_full[i].arrive_and_expect(Tile::QTile::bytes);
-      load_tile(shared.q[i], maps.q, shared.q_full[i],
-                block * Tile::block_m + i * kQueries, head, batch);
-    }
-    PipelineState<Tile::stages> write;
-    for (int tile = tiles - 1; tile >= 0; --tile, write.advance()) {
-      const int key0 = tile * Tile::block_n;
-      load_tile(shared.k[write.stage], maps.k,
-                shared.k_pipe.producer_acquire(write, Tile::KTile::bytes),
-                key0, kv_head, batch);
-      load_tile(shared.v[write.stage], maps.v,
-                shared.v_pipe.producer_acquire(write, Tile::VTile::bytes),
-                key0, kv_head, batch);
-    }
+  if (warpgroup_index() == Tile::consumers) {
+    produce(shared, maps, block, head, batch, tiles);
     return;
   }
   //! [consumer]
