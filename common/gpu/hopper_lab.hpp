@@ -84,101 +84,70 @@ void setmaxnreg_inc(SourceLocation location = caller_location()) {
   lab::set_registers(registers, location);
 }
 
+/// A copy of a box, which begins at an index of each of its sizes.
+inline lab::BulkCopy box_copy(lab::BulkCopy::Kind kind, const void* shared, const TensorMap& map,
+                              const std::array<std::int64_t, 5>& at,
+                              const SourceLocation& location) {
+  auto* begin = static_cast<std::byte*>(const_cast<void*>(shared));
+  return {kind, begin, map.bytes(), nullptr, map, at, location};
+}
+/// A copy of bytes between shared memory and another place.
+inline lab::BulkCopy bytes_copy(lab::BulkCopy::Kind kind, const void* shared, const void* other,
+                                int bytes, const SourceLocation& location) {
+  return {kind,
+          static_cast<std::byte*>(const_cast<void*>(shared)),
+          static_cast<std::size_t>(bytes),
+          static_cast<std::byte*>(const_cast<void*>(other)),
+          {},
+          {},
+          location};
+}
 inline void tma_load(void* shared, const TensorMap& map, Mbarrier& barrier, int col, int row,
                      int head, int batch, CacheHint, SourceLocation location = caller_location()) {
-  lab::begin_load({lab::BulkCopy::Kind::kLoadBox,
-                   static_cast<std::byte*>(shared),
-                   map.bytes(),
-                   nullptr,
-                   map,
-                   {0, batch, head, row, col},
-                   location},
-                  &barrier);
+  lab::begin_load(
+      box_copy(lab::BulkCopy::Kind::kLoadBox, shared, map, {0, batch, head, row, col}, location),
+      &barrier);
 }
 inline void tma_load(void* shared, const RaggedMap& map, Mbarrier& barrier, int col, int row,
                      int head, int end, CacheHint, SourceLocation location = caller_location()) {
-  lab::begin_load({lab::BulkCopy::Kind::kLoadBox,
-                   static_cast<std::byte*>(shared),
-                   map.map.bytes(),
-                   nullptr,
-                   map.map,
-                   {kRaggedRows, end, head, row, col},
-                   location},
+  lab::begin_load(box_copy(lab::BulkCopy::Kind::kLoadBox, shared, map.map,
+                           {kRaggedRows, end, head, row, col}, location),
                   &barrier);
 }
 inline void tma_load_multicast(void* shared, const TensorMap& map, Mbarrier& barrier, int col,
                                int row, int head, int batch, unsigned blocks,
                                SourceLocation location = caller_location()) {
-  lab::begin_multicast({lab::BulkCopy::Kind::kLoadBox,
-                        static_cast<std::byte*>(shared),
-                        map.bytes(),
-                        nullptr,
-                        map,
-                        {0, batch, head, row, col},
-                        location},
-                       &barrier, blocks);
+  lab::begin_multicast(
+      box_copy(lab::BulkCopy::Kind::kLoadBox, shared, map, {0, batch, head, row, col}, location),
+      &barrier, blocks);
 }
 inline void bulk_copy_to_peer(void* to, const void* from, int bytes, Mbarrier& barrier, int rank,
                               SourceLocation location = caller_location()) {
-  lab::begin_multicast({lab::BulkCopy::Kind::kPeerBytes,
-                        static_cast<std::byte*>(to),
-                        static_cast<std::size_t>(bytes),
-                        static_cast<std::byte*>(const_cast<void*>(from)),
-                        {},
-                        {},
-                        location},
+  lab::begin_multicast(bytes_copy(lab::BulkCopy::Kind::kPeerBytes, to, from, bytes, location),
                        &barrier, 1u << rank);
 }
 inline void bulk_load(void* shared, const void* global, int bytes, Mbarrier& barrier,
                       SourceLocation location = caller_location()) {
-  lab::begin_load({lab::BulkCopy::Kind::kLoadBytes,
-                   static_cast<std::byte*>(shared),
-                   static_cast<std::size_t>(bytes),
-                   static_cast<std::byte*>(const_cast<void*>(global)),
-                   {},
-                   {},
-                   location},
+  lab::begin_load(bytes_copy(lab::BulkCopy::Kind::kLoadBytes, shared, global, bytes, location),
                   &barrier);
 }
 inline void tma_store(const TensorMap& map, const void* shared, int col, int row, int head,
                       int batch, SourceLocation location = caller_location()) {
-  lab::begin_store({lab::BulkCopy::Kind::kStoreBox,
-                    static_cast<std::byte*>(const_cast<void*>(shared)),
-                    map.bytes(),
-                    nullptr,
-                    map,
-                    {0, batch, head, row, col},
-                    location});
+  lab::begin_store(
+      box_copy(lab::BulkCopy::Kind::kStoreBox, shared, map, {0, batch, head, row, col}, location));
 }
 inline void tma_store(const RaggedMap& map, const void* shared, int col, int row, int head, int end,
                       SourceLocation location = caller_location()) {
-  lab::begin_store({lab::BulkCopy::Kind::kStoreBox,
-                    static_cast<std::byte*>(const_cast<void*>(shared)),
-                    map.map.bytes(),
-                    nullptr,
-                    map.map,
-                    {kRaggedRows, end, head, row, col},
-                    location});
+  lab::begin_store(box_copy(lab::BulkCopy::Kind::kStoreBox, shared, map.map,
+                            {kRaggedRows, end, head, row, col}, location));
 }
 inline void bulk_store(float* global, const float* shared, int bytes,
                        SourceLocation location = caller_location()) {
-  lab::begin_store({lab::BulkCopy::Kind::kStoreFloats,
-                    reinterpret_cast<std::byte*>(const_cast<float*>(shared)),
-                    static_cast<std::size_t>(bytes),
-                    reinterpret_cast<std::byte*>(global),
-                    {},
-                    {},
-                    location});
+  lab::begin_store(bytes_copy(lab::BulkCopy::Kind::kStoreFloats, shared, global, bytes, location));
 }
 inline void bulk_add(float* global, const float* shared, int bytes,
                      SourceLocation location = caller_location()) {
-  lab::begin_store({lab::BulkCopy::Kind::kAddFloats,
-                    reinterpret_cast<std::byte*>(const_cast<float*>(shared)),
-                    static_cast<std::size_t>(bytes),
-                    reinterpret_cast<std::byte*>(global),
-                    {},
-                    {},
-                    location});
+  lab::begin_store(bytes_copy(lab::BulkCopy::Kind::kAddFloats, shared, global, bytes, location));
 }
 inline void bulk_commit() {
   lab::commit_stores();
