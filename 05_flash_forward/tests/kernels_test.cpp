@@ -19,16 +19,9 @@ using Tests = StepTests<flash::Checker, flash::backends, make_inputs>;
 
 }  // namespace
 
-TEST_CASE("odd lengths, around the edges of the tiles, causal or not") {
-  Tests::check_edge_lengths();
-}
+FA_STEP_TESTS
 
-TEST_CASE("head dimensions that are not a power of two are padded") {
-  Tests::check_padded_head_dims();
-}
-
-TEST_CASE("192 columns of q and k, 128 of v and o") {
-  Tests::check_mla();
+TEST_CASE("of 192 columns of q and k, v and o have 192 or 128") {
   for (const flash::LadderStep& step : Tests::all().front().steps) {
     if (!step.supports_mla) continue;
     Problem problem = problem_of(Type::kFloat16, {1, 1, 1, 9, 8, 192});
@@ -38,21 +31,6 @@ TEST_CASE("192 columns of q and k, 128 of v and o") {
     }
     CHECK_THROWS_AS(step.check(problem), std::invalid_argument);
   }
-}
-
-TEST_CASE("grouped-query attention: heads share keys and values") {
-  for (const Type type : kTypes) {
-    Tests::check_everywhere(problem_of(type, {2, 6, 2, 40, 50, 32}));
-    Tests::check_everywhere(problem_of(type, {2, 4, 1, 40, 50, 32}, true));
-  }
-}
-
-TEST_CASE("tensors with layout [batch, length, heads, head_dim]") {
-  Tests::check_length_first();
-}
-
-TEST_CASE("scores of +-1e4, and row maxima that rise from tile to tile") {
-  Tests::check_large_and_rising_scores();
 }
 
 TEST_CASE("where the row maximum does not change, the rescale factor is exactly 1") {
@@ -88,16 +66,6 @@ TEST_CASE("where the row maximum does not change, the rescale factor is exactly 
       }
     }
   }
-}
-
-TEST_CASE("fully masked rows give O = 0 and LSE = -infinity") {
-  for (const Type type : kTypes) {
-    Tests::check_everywhere(problem_of(type, {1, 1, 1, 300, 5, 64}, true));
-  }
-}
-
-TEST_CASE("dropout drops the elements of the reference mask") {
-  Tests::check_dropout();
 }
 
 // In the watched lab; see check_watched().

@@ -25,32 +25,7 @@ using Tests = StepTests<backward::Checker, backward::backends, backward::make_in
 
 }  // namespace
 
-TEST_CASE("odd lengths, around the edges of the tiles, causal or not") {
-  Tests::check_edge_lengths();
-}
-
-TEST_CASE("head dimensions that are not a power of two are padded") {
-  Tests::check_padded_head_dims();
-}
-
-TEST_CASE("192 columns of q and k, 128 of v and o: wide heads") {
-  Tests::check_mla();
-}
-
-TEST_CASE("grouped-query attention: dK and dV are sums over the heads of a group") {
-  for (const Type type : kTypes) {
-    Tests::check_everywhere(problem_of(type, {2, 6, 2, 40, 50, 32}));
-    Tests::check_everywhere(problem_of(type, {2, 4, 1, 70, 50, 32}, true));
-  }
-}
-
-TEST_CASE("tensors with layout [batch, length, heads, head_dim]") {
-  Tests::check_length_first();
-}
-
-TEST_CASE("scores of +-1e4, and row maxima that rise from tile to tile") {
-  Tests::check_large_and_rising_scores();
-}
+FA_STEP_TESTS
 
 TEST_CASE("keys beyond length_k stay masked where all scores are far below 0") {
   // Their zeros would be the largest scores by far, and their probabilities infinite.
@@ -75,17 +50,6 @@ TEST_CASE(
     const backward::Inputs with_o = backward::with_forward(problem, std::move(inputs), 2);
     Tests::check_everywhere(problem, with_o, 3, [](const auto&) { return true; });
   }
-}
-
-TEST_CASE("fully masked rows, and a last row that sees all keys") {
-  for (const Type type : kTypes) {
-    Tests::check_everywhere(problem_of(type, {1, 1, 1, 300, 5, 64}, true));
-    Tests::check_everywhere(problem_of(type, {1, 1, 1, 5, 300, 64}, true));
-  }
-}
-
-TEST_CASE("dropout drops the elements that the forward pass dropped") {
-  Tests::check_dropout();
 }
 
 TEST_CASE("every run gives the same bits: of dK and dV, and of dQ in the deterministic steps") {

@@ -81,7 +81,6 @@ struct StepTests {
   static bool on_gpu() { return best().kind == "gpu"; }
 
   /// Checks the steps of a backend that support a problem and are wanted: wanted(step).
-  /// @return how many
   template <class Wanted>
   static int check_steps(const Backend& backend, const Problem& problem, const Inputs& inputs,
                          const Checker& checker, Wanted wanted) {
@@ -147,6 +146,18 @@ struct StepTests {
           check_everywhere(problem);
         }
       }
+    }
+  }
+  static void check_groups() {
+    for (const Type type : kTypes) {
+      check_everywhere(problem_of(type, {2, 6, 2, 40, 50, 32}));
+      check_everywhere(problem_of(type, {2, 4, 1, 70, 50, 32}, true));
+    }
+  }
+  static void check_masked_rows() {
+    for (const Type type : kTypes) {
+      check_everywhere(problem_of(type, {1, 1, 1, 300, 5, 64}, true));
+      check_everywhere(problem_of(type, {1, 1, 1, 5, 300, 64}, true));
     }
   }
   static void check_length_first() {
@@ -279,6 +290,22 @@ struct StepTests {
     }
   }
 };
+
+// The problems for every step; Tests is a StepTests.
+#define FA_STEP_TEST(what, check) \
+  TEST_CASE(what) {               \
+    Tests::check();               \
+  }
+#define FA_STEP_TESTS                                                                            \
+  FA_STEP_TEST("odd lengths, around the edges of the tiles, causal or not", check_edge_lengths)  \
+  FA_STEP_TEST("head dimensions that are not a power of two are padded", check_padded_head_dims) \
+  FA_STEP_TEST("192 columns of q and k, 128 of v and o", check_mla)                              \
+  FA_STEP_TEST("grouped-query attention: heads share keys and values", check_groups)             \
+  FA_STEP_TEST("fully masked rows, and a last row that sees all keys", check_masked_rows)        \
+  FA_STEP_TEST("tensors with layout [batch, length, heads, head_dim]", check_length_first)       \
+  FA_STEP_TEST("scores of +-1e4, and row maxima that rise from tile to tile",                    \
+               check_large_and_rising_scores)                                                    \
+  FA_STEP_TEST("dropout drops the elements of the reference mask", check_dropout)
 
 // The random problems; Tests is a StepTests, and check(problem, seed) checks the finished kernels.
 #define FA_RANDOM_TEST(part)                               \
