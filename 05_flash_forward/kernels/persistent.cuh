@@ -107,6 +107,16 @@ struct ProducerState {
   PipelineState<Tile::stages> v;
 };
 
+/// Loads a tile of V from a key on. An overload for another type of map may load it elsewhere.
+template <class Tile, class Map>
+__device__ void load_v(PersistentShared<Tile>& shared, const Map& v,
+                       const PipelineState<Tile::stages>& write, int key0,
+                       int kv_head, int batch) {
+  load_tile(shared.v[write.stage], v,
+            shared.v_pipe.producer_acquire(write, Tile::VTile::bytes), key0,
+            kv_head, batch, CacheHint::kEvictLast);
+}
+
 /// The producer's thread loads Q, K and V of a tile. K is a tile ahead of V: S comes before P V.
 /// @param maps  TmaAttention, or maps of one sequence
 /// @param tiles of keys, at least one
@@ -135,10 +145,8 @@ __device__ void load_work_tile(PersistentShared<Tile>& shared,
 #pragma unroll 1
   for (int tile = tiles - 1; tile >= 0; --tile) {
     if (tile > 0) load_k(tile - 1);
-    load_tile(shared.v[write.v.stage], maps.v,
-              shared.v_pipe.producer_acquire(write.v, Tile::VTile::bytes),
-              tile * Tile::block_n, kv_head, work.batch,
-              CacheHint::kEvictLast);
+    load_v(shared, maps.v, write.v, tile * Tile::block_n, kv_head,
+           work.batch);
     write.v.advance();
   }
 }

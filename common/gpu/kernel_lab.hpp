@@ -273,6 +273,15 @@ std::uint32_t pack4(float x, float y, float z, float w) {
   std::memcpy(&result, four, sizeof result);
   return result;
 }
+/// CUDA's: four of the eight bytes of two words, each named by a digit of the selector.
+inline std::uint32_t __byte_perm(std::uint32_t low, std::uint32_t high, std::uint32_t selector) {
+  const std::uint64_t bytes = std::uint64_t{high} << 32 | low;
+  std::uint32_t result = 0;
+  for (int i = 0; i < 32; i += 8) {
+    result |= static_cast<std::uint32_t>(bytes >> (selector >> i / 2 & 7) * 8 & 0xff) << i;
+  }
+  return result;
+}
 /// An access of so many bytes that is one instruction of a GPU needs an address that is a multiple
 /// of them.
 template <std::size_t bytes>

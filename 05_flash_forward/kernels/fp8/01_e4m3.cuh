@@ -190,39 +190,60 @@ struct Fp8Work : ForwardWork<Fp8Maps, KeyTiles::kOwn> {
   /// @}
 };
 
-/// Launches the kernels: V is transposed, then attention begins.
-/// @tparam d            64, 128 or 256 columns, at least head_dim
-/// @param  a            with a head_dim that is a multiple of 16, and strides that TMA supports
-/// @param  tile_counter as in launch_forward()
+/// The TMA map of Q, K or V.
+inline TensorMap fp8_map(const Fp8Attention& a, const e4m3* data,
+                         const RowStrides& strides, int heads, int rows,
+                         int box_rows, int panel_bytes = kPanelBytes) {
+  return tensor_map(data, {a.batch, heads, rows, a.head_dim},
+                    {strides.batch, strides.head, strides.row}, box_rows,
+                    panel_bytes);
+}
+
+/// What the kernel is given, but for V.
+/// @param a with a head_dim that is a multiple of 16, and strides that TMA supports
 /// @throws std::invalid_argument for others
-template <int d, bool promoted>
-void launch_fp8(const Fp8Attention& a, const Stream& stream,
-                unsigned* tile_counter) {
-  using Tile = Fp8TileFor<d, promoted>;
+template <class Tile>
+Fp8Maps fp8_maps(const Fp8Attention& a) {
   if (a.head_dim % 16 != 0) {
     throw std::invalid_argument(fmt::format(
         "a head_dim of {}; allowed with 8 bits are multiples of 16",
         a.head_dim));
   }
+  return {
+      fp8_map(a, a.q8, a.q_strides, a.heads, a.length_q, kQueries),
+      fp8_map(a, a.k8, a.k_strides, a.kv_heads, a.length_k, Tile::block_n),
+      {},
+      a};
+}
+
+/// Launches flash_hopper() for a Work as Fp8Work.
+template <class Tile, class Work>
+void launch_fp8_attention(const Fp8Maps& maps, const Stream& stream,
+                          unsigned* tile_counter, bool with_pdl) {
+  const TileScheduler scheduler = tile_scheduler(maps.a, Tile::block_m);
+  Work work;
+  work.all = maps;
+  work.scheduler = scheduler;
+  work.tile_counter = tile_counter;
+  launch_hopper<Tile>(stream, persistent_blocks(scheduler), work, with_pdl);
+}
+
+/// Launches the kernels: V is transposed, then attention begins.
+/// @tparam d            64, 128 or 256 columns, at least head_dim
+/// @param  tile_counter as in launch_forward()
+/// @throws as fp8_maps()
+template <int d, bool promoted>
+void launch_fp8(const Fp8Attention& a, const Stream& stream,
+                unsigned* tile_counter) {
+  using Tile = Fp8TileFor<d, promoted>;
+  Fp8Maps maps = fp8_maps<Tile>(a);
   const std::int64_t keys = transposed_keys(a);
   const std::int64_t of_head = a.head_dim * keys;
-  const auto map = [&](const e4m3* data, const RowStrides& strides, int heads,
-                       int rows, int box_rows) {
-    return tensor_map(data, {a.batch, heads, rows, a.head_dim},
-                      {strides.batch, strides.head, strides.row}, box_rows);
-  };
-  const Fp8Maps maps{
-      map(a.q8, a.q_strides, a.heads, a.length_q, kQueries),
-      map(a.k8, a.k_strides, a.kv_heads, a.length_k, Tile::block_n),
-      {tensor_map<e4m3>(a.v_transposed,
-                        {a.batch, a.kv_heads, a.head_dim, keys},
-                        {a.kv_heads * of_head, of_head, keys}, Tile::d,
-                        Tile::v_panel_bytes)},
-      a};
+  maps.v.map = tensor_map<e4m3>(
+      a.v_transposed, {a.batch, a.kv_heads, a.head_dim, keys},
+      {a.kv_heads * of_head, of_head, keys}, Tile::d, Tile::v_panel_bytes);
   launch_transpose_v(a, stream);
-  const TileScheduler scheduler = tile_scheduler(a, Tile::block_m);
-  launch_hopper<Tile>(stream, persistent_blocks(scheduler),
-                      Fp8Work{{{}, maps, scheduler, tile_counter}}, true);
+  launch_fp8_attention<Tile, Fp8Work>(maps, stream, tile_counter, true);
 }
 
 FA_LAUNCH(fp8, launch_fp8<64, false>(const Fp8Attention&, const Stream&,
@@ -232,7 +253,7 @@ FA_LAUNCH(fp8, launch_fp8<128, false>(const Fp8Attention&, const Stream&,
 FA_LAUNCH(fp8, launch_fp8<256, false>(const Fp8Attention&, const Stream&,
                                       unsigned*));
 
-/// The row of a step with 8 bits.
+/// The part of a row that all steps with 8 bits share.
 template <bool promoted, class Row>
 auto fp8_row(const Row& row) {
   return row.hopper()
@@ -240,7 +261,13 @@ auto fp8_row(const Row& row) {
       .over_keys(Fp8TileFor<64, promoted>{}, 3)
       .over_keys(Fp8TileFor<128, promoted>{}, 2)
       .over_keys(Fp8TileFor<256, promoted>{}, 2)
-      .persistent()
+      .persistent();
+}
+
+/// The row of a step with V^T in global memory.
+template <bool promoted, class Row>
+auto transposed_row(const Row& row) {
+  return fp8_row<promoted>(row)
       .array(e4m3{}, [](const auto& a, auto) { return transposed_size(a); })
       .tile_counter()
       .launch([](auto& a, auto d, auto& stream, e4m3* v_transposed,
@@ -253,7 +280,7 @@ auto fp8_row(const Row& row) {
 /// The step's row: see common/attention/host/step_row.cuh.
 template <class Row>
 auto fp8_step(std::integral_constant<int, 1>, Row row) {
-  return fp8_row<false>(
+  return transposed_row<false>(
       row("01_e4m3", "Q, K, V and P in 8 bits", bfloat16{}));
 }
 
