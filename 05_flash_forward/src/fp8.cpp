@@ -16,15 +16,12 @@ Quantized<T> quantize(const Tensor<float, 4>& tensor, ScalePer per) {
   Quantized<T> result{Tensor<T, 4>(shape),
                       Tensor<float, 3>({shape[0], shape[1], (shape[2] + rows - 1) / rows}), rows};
   Tensor<float, 3>& scales = result.scales;
-  // clang-format off
-  //! [scales]
   for_each_index(shape, [&](const Shape<4>& i) {
     float& largest_value = scales(i[0], i[1], i[2] / rows);
     largest_value = std::max(largest_value, std::abs(tensor.view()[i]));
   });
   if (per == ScalePer::kTensor) {
-    const float all = *std::max_element(scales.data(),
-                                        scales.data() + scales.count());
+    const float all = *std::max_element(scales.data(), scales.data() + scales.count());
     std::fill(scales.data(), scales.data() + scales.count(), all);
   }
   for_each_index(scales.shape(), [&](const Shape<3>& i) {
@@ -32,11 +29,8 @@ Quantized<T> quantize(const Tensor<float, 4>& tensor, ScalePer per) {
     scale = scale == 0 ? 1 : scale / static_cast<float>(largest<T>());
   });
   for_each_index(shape, [&](const Shape<4>& i) {
-    result.codes.view()[i] =
-        static_cast<T>(tensor.view()[i] / result.scale(i[0], i[1], i[2]));
+    result.codes.view()[i] = static_cast<T>(tensor.view()[i] / result.scale(i[0], i[1], i[2]));
   });
-  //! [scales]
-  // clang-format on
   return result;
 }
 
@@ -178,7 +172,6 @@ Tensor<float, 4> rotated(const Tensor<float, 4>& tensor) {
       const bool negative = random_bits(7, static_cast<std::uint64_t>(c)) % 2 != 0;
       row[c] = (negative ? -1 : 1) * static_cast<double>(tensor.data()[first + c]);
     }
-    //! [rotate]
     for (std::int64_t half = 1; half < d; half *= 2) {
       for (std::int64_t c = 0; c < d; ++c) {
         if ((c & half) != 0) continue;
@@ -187,7 +180,6 @@ Tensor<float, 4> rotated(const Tensor<float, 4>& tensor) {
         row[c + half] = a - b;
       }
     }
-    //! [rotate]
     for (std::int64_t c = 0; c < d; ++c) {
       result.data()[first + c] = static_cast<float>(row[c] / std::sqrt(static_cast<double>(d)));
     }

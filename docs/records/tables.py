@@ -236,33 +236,44 @@ def ring_beside(record):
 
 
 FP8 = ("float8_e4m3fn", "FLASH_ATTENTION_3")
+FP8_CUDNN = ("float8_e4m3fn", "CUDNN_ATTENTION")
 
 
 def fp8(kernels, *others):
     """A line for each problem in 8 bits: TFLOP/s in 16 bits and in 8, how many times as fast the
     course's better kernel is as its own in 16 bits and as FlashAttention-3 in 8, and the error of
-    that beside its 16 bits. A later record of others counts."""
+    that beside its 16 bits; where records have them, cuDNN's speed and error, and the error of the
+    course's better kernel beside float64. A later record of others counts."""
     others_at = {}
     for row in (row for record in others for row in record["measurements"]):
         if row["what"] == "time" and row["group"] in GROUPS:
             problem = (row["head_dim"], row["causal"], row["length"])
             others_at.setdefault(problem, {})[row["type"], row["backend"]] = row
     steps = list(dict.fromkeys(row["kernel"] for row in kernels["measurements"]))
+    eight = {FP8: "FA-3"}
+    if any(FP8_CUDNN in of for of in others_at.values()):
+        eight[FP8_CUDNN] = "cuDNN"
+    ours = any("percent_error" in row for row in kernels["measurements"])
     sixteen = [("bfloat16", OURS), ("bfloat16", FP8[1])]
-    cells = [["D, mask", "N", "16 bits: course", "16 bits: FA-3", *steps, "8 bits: FA-3"]]
-    cells[0] += ["x 16 bits", "x FA-3", "FA-3: error, %"]
+    cells = [["D, mask", "N", "16 bits: course", "16 bits: FA-3", *steps]]
+    cells[0] += [f"8 bits: {name}" for name in eight.values()]
+    cells[0] += ["x 16 bits", "x FA-3", *["course: error, %"] * ours]
+    cells[0] += [f"{name}: error, %" for name in eight.values()]
     for group, length in dict.fromkeys((r["group"], r["length"]) for r in kernels["measurements"]):
         rows = rows_with(kernels, group=group, length=length)
         speeds = {row["kernel"]: row["tflops"] for row in rows}
         causal, head_dim = group.endswith("causal"), int(group.split(", ")[1].split()[1])
         of = others_at.get((head_dim, causal, length), {})
-        peers = {key: of[key]["tflops"] for key in (*sixteen, FP8) if key in of}
-        shown = [*map(peers.get, sixteen), *map(speeds.get, steps), peers.get(FP8)]
+        peers = {key: of[key]["tflops"] for key in (*sixteen, *eight) if key in of}
+        shown = [*map(peers.get, sixteen), *map(speeds.get, steps), *map(peers.get, eight)]
         line = [f"{head_dim} {mask_of({'causal': causal})}", length]
         line += ["-" if x is None else f"{x:.0f}" for x in shown]
         for key in (sixteen[0], FP8):
             line.append(f"{max(speeds.values()) / peers[key]:.2f}" if key in peers else "-")
-        line.append(f"{of[FP8]['percent_error']:.1f}" if FP8 in of else "-")
+        if ours:
+            line.append(f"{max(rows, key=lambda row: row['tflops'])['percent_error']:.1f}")
+        for key in eight:
+            line.append(f"{of[key]['percent_error']:.1f}" if key in of else "-")
         cells.append(line)
     title = "TFLOP/s in bfloat16 and in e4m3, B x N = 16384, H x D = 2048; - means not measured."
     return [title, *aligned(cells, 1), *source_lines(kernels, *others)]

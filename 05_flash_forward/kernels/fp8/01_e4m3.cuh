@@ -172,10 +172,8 @@ struct Fp8Work : ForwardWork<Fp8Maps, KeyTiles::kOwn> {
   __device__ Fp8Head maps(const WorkTile& own) const {
     const Fp8Attention& a = all.a;
     const int kv_head = own.batch * a.kv_heads + kv_head_of(a, own.head);
-    //! [score_scale]
     const float score_scale =
         a.scale * a.q_descale[kv_head] * a.k_descale[kv_head];
-    //! [score_scale]
     Fp8Head head{a, a.v_descale[kv_head]};
     head.a.scale = score_scale;
     return head;
@@ -190,42 +188,25 @@ struct Fp8Work : ForwardWork<Fp8Maps, KeyTiles::kOwn> {
   /// @}
 };
 
-/// The TMA map of Q, K or V.
-inline TensorMap fp8_map(const Fp8Attention& a, const e4m3* data,
-                         const RowStrides& strides, int heads, int rows,
-                         int box_rows, int panel_bytes = kPanelBytes) {
-  return tensor_map(data, {a.batch, heads, rows, a.head_dim},
-                    {strides.batch, strides.head, strides.row}, box_rows,
-                    panel_bytes);
-}
-
-/// What the kernel is given, but for V.
+/// What the kernel is given, with the map of V or of V^T.
 /// @param a with a head_dim that is a multiple of 16, and strides that TMA supports
 /// @throws std::invalid_argument for others
 template <class Tile>
-Fp8Maps fp8_maps(const Fp8Attention& a) {
+Fp8Maps fp8_maps(const Fp8Attention& a, const TensorMap& v) {
   if (a.head_dim % 16 != 0) {
     throw std::invalid_argument(fmt::format(
         "a head_dim of {}; allowed with 8 bits are multiples of 16",
         a.head_dim));
   }
-  return {
-      fp8_map(a, a.q8, a.q_strides, a.heads, a.length_q, kQueries),
-      fp8_map(a, a.k8, a.k_strides, a.kv_heads, a.length_k, Tile::block_n),
-      {},
-      a};
-}
-
-/// Launches flash_hopper() for a Work as Fp8Work.
-template <class Tile, class Work>
-void launch_fp8_attention(const Fp8Maps& maps, const Stream& stream,
-                          unsigned* tile_counter, bool with_pdl) {
-  const TileScheduler scheduler = tile_scheduler(maps.a, Tile::block_m);
-  Work work;
-  work.all = maps;
-  work.scheduler = scheduler;
-  work.tile_counter = tile_counter;
-  launch_hopper<Tile>(stream, persistent_blocks(scheduler), work, with_pdl);
+  const auto map = [&](const e4m3* data, const RowStrides& strides, int heads,
+                       int rows, int box_rows) {
+    return tensor_map(data, {a.batch, heads, rows, a.head_dim},
+                      {strides.batch, strides.head, strides.row}, box_rows);
+  };
+  return {map(a.q8, a.q_strides, a.heads, a.length_q, kQueries),
+          map(a.k8, a.k_strides, a.kv_heads, a.length_k, Tile::block_n),
+          {v},
+          a};
 }
 
 /// Launches the kernels: V is transposed, then attention begins.
@@ -236,14 +217,17 @@ template <int d, bool promoted>
 void launch_fp8(const Fp8Attention& a, const Stream& stream,
                 unsigned* tile_counter) {
   using Tile = Fp8TileFor<d, promoted>;
-  Fp8Maps maps = fp8_maps<Tile>(a);
   const std::int64_t keys = transposed_keys(a);
   const std::int64_t of_head = a.head_dim * keys;
-  maps.v.map = tensor_map<e4m3>(
-      a.v_transposed, {a.batch, a.kv_heads, a.head_dim, keys},
-      {a.kv_heads * of_head, of_head, keys}, Tile::d, Tile::v_panel_bytes);
+  const Fp8Maps maps = fp8_maps<Tile>(
+      a, tensor_map<e4m3>(a.v_transposed,
+                          {a.batch, a.kv_heads, a.head_dim, keys},
+                          {a.kv_heads * of_head, of_head, keys}, Tile::d,
+                          Tile::v_panel_bytes));
   launch_transpose_v(a, stream);
-  launch_fp8_attention<Tile, Fp8Work>(maps, stream, tile_counter, true);
+  const TileScheduler scheduler = tile_scheduler(a, Tile::block_m);
+  launch_hopper<Tile>(stream, persistent_blocks(scheduler),
+                      Fp8Work{{{}, maps, scheduler, tile_counter}}, true);
 }
 
 FA_LAUNCH(fp8, launch_fp8<64, false>(const Fp8Attention&, const Stream&,

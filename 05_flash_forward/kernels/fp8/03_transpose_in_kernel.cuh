@@ -48,31 +48,17 @@ __device__ void init_barriers(TransposingShared<Tile>& shared) {
   init_barriers<Tile>(shared, 1 + kTransposingThreads / kWarp);
 }
 
-/// The TMA map of V, and where tiles of it are loaded to.
-template <class Tile>
-struct RawMap {
-  const TensorMap& map;
-  TransposingShared<Tile>& shared;
-};
-
 /// Loads a tile of V as it lies.
-template <class Tile>
-__device__ void load_v(PersistentShared<Tile>&, const RawMap<Tile>& v,
+template <int d, class Tile = TransposingTile<d>>
+__device__ void load_v(PersistentShared<TransposingTile<d>>& shared,
+                       const TransposedMap& v,
                        const PipelineState<Tile::stages>& write, int key0,
                        int kv_head, int batch) {
-  load_tile(v.shared.raw[write.stage], v.map,
-            v.shared.raw_pipe.producer_acquire(write, Tile::RawTile::bytes),
-            key0, kv_head, batch, CacheHint::kEvictLast);
+  auto& own = static_cast<TransposingShared<Tile>&>(shared);
+  load_tile(own.raw[write.stage], v.map,
+            own.raw_pipe.producer_acquire(write, Tile::RawTile::bytes), key0,
+            kv_head, batch, CacheHint::kEvictLast);
 }
-
-/// The maps as the thread that loads takes them.
-template <class Tile>
-struct TransposingMaps {
-  const TensorMap& q;
-  const TensorMap& k;
-  RawMap<Tile> v;
-  const Fp8Attention& a;
-};
 
 /// Transposes a tile, with the keys in the order of key_at().
 /// ldmatrix moves pairs of bytes. Transposed, lane 4 g + t has of 8 keys columns 2 g and 2 g + 1 of
@@ -142,9 +128,7 @@ struct TransposingWork : Fp8Work {
     if (threadIdx.x % kWarpgroup >= 2 * kWarp) {
       return transpose_tiles(shared, all.a);
     }
-    const TransposingMaps<Tile> maps{
-        all.q, all.k, {all.v.map, shared}, all.a};
-    fa::FA_TARGET::produce(shared, maps, scheduler, tile_counter);
+    ForwardWork::produce(shared);
   }
   /// @}
 };
@@ -157,11 +141,14 @@ template <int d>
 void launch_fp8_transposing(const Fp8Attention& a, const Stream& stream,
                             unsigned* tile_counter) {
   using Tile = TransposingTile<d>;
-  Fp8Maps maps = fp8_maps<Tile>(a);
-  maps.v.map = fp8_map(a, a.v8, a.v_strides, a.kv_heads, a.length_k,
-                       Tile::block_n, Tile::raw_panel_bytes);
-  launch_fp8_attention<Tile, TransposingWork>(maps, stream, tile_counter,
-                                              false);
+  const RowStrides& strides = a.v_strides;
+  const Fp8Maps maps = fp8_maps<Tile>(
+      a, tensor_map(a.v8, {a.batch, a.kv_heads, a.length_k, a.head_dim},
+                    {strides.batch, strides.head, strides.row}, Tile::block_n,
+                    Tile::raw_panel_bytes));
+  const TileScheduler scheduler = tile_scheduler(a, Tile::block_m);
+  launch_hopper<Tile>(stream, persistent_blocks(scheduler),
+                      TransposingWork{{{{}, maps, scheduler, tile_counter}}});
 }
 
 FA_LAUNCH(fp8, launch_fp8_transposing<64>(const Fp8Attention&, const Stream&,

@@ -119,3 +119,9 @@ class Fp8Test(TreeTest):
         self.assertEqual(last, "64 full 4096 80 70 90 100 125 1.25 0.80 5.0".split())
         last = tables.fp8(*records[:2])[3].split()
         self.assertEqual(last, "64 full 4096 80 60 90 100 - 1.25 - -".split())
+        records[2]["measurements"] += [row("CUDNN_ATTENTION", 50.0, **{**more, "percent_error": 6})]
+        last = tables.fp8(*records)[3].split()
+        self.assertEqual(last, "64 full 4096 80 70 90 100 125 50 1.25 0.80 5.0 6.0".split())
+        ours[1]["percent_error"] = 5.5
+        last = tables.fp8(*records)[3].split()
+        self.assertEqual(last, "64 full 4096 80 70 90 100 125 50 1.25 0.80 5.5 5.0 6.0".split())
