@@ -1,5 +1,5 @@
 """Times FlashAttention-3's forward pass in e4m3 beside its own in bfloat16, and cuDNN's, where
-nvidia-cudnn-frontend is installed.
+nvidia-cudnn-frontend and cuda-bindings are installed.
 
     python3 -m 05_flash_forward.interface.fp8 --flash-attention-3 PATH --json FILE
 
