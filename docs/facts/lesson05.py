@@ -246,6 +246,13 @@ def _exponentials(place):
     )
 
 
+def fma_exponentials_percent(part, D="*"):
+    """H200, h200_05_exponentials_fma, both masks: how much longer with `part` of 16 by FMAs, %."""
+    record, by = "h200_05_exponentials_fma", " of 16"
+    new, old = (points(record, "milliseconds", None, D=D, kernel=n + by) for n in (part, "0"))
+    return more(new, old)
+
+
 def exponentials_before_the_wait_slower():
     """H200, h200_05_exponentials, 128 columns, all lengths and masks: by more than 2 %."""
     return below(over(_exponentials("before"), _exponentials("after")), 0.98)
