@@ -8,9 +8,28 @@
 #include "05_flash_forward/interface/decode_choice.cuh"
 #include "05_flash_forward/interface/packed_checks.cuh"
 #include "05_flash_forward/kernels/decode/append.cuh"
+#include "05_flash_forward/kernels/decode/merge.cuh"
 
 namespace fa::FA_TARGET {
 namespace {  // one source file for each library includes this
+
+// The window, the tree and the size of parts.
+inline void check_masks(const fa_attention& a, const fa_cache& cache) {
+  const bool packed = cache.cu_seqlens_q != nullptr;
+  const int least = packed ? kLeastWindow : 1;
+  if (cache.window != 0 && (cache.window < least || cache.window > kMaxLength)) {
+    refuse("window is {}; {}allowed are 0 and {} to {}", cache.window,
+           packed ? "with cu_seqlens_q " : "", least, kMaxLength);
+  }
+  if (cache.part_keys < 0 || cache.part_keys > kMaxLength || cache.part_keys % kPartKeys != 0) {
+    refuse("part_keys is {}; allowed are 0 and multiples of {} up to {}", cache.part_keys,
+           kPartKeys, kMaxLength);
+  }
+  if (cache.tree == nullptr) return;
+  if (a.causal != 0) refuse("causal is 1; with a tree 0 is allowed");
+  if (cache.window != 0) refuse("window is {}; with a tree 0 is allowed", cache.window);
+  if (packed) refuse("cu_seqlens_q is not a null pointer, which is what a tree allows");
+}
 
 inline void check_cache(const fa_attention& a, const fa_cache* given) {
   check_struct("fa_cache", given);
@@ -19,6 +38,7 @@ inline void check_cache(const fa_attention& a, const fa_cache* given) {
   if (cache.kernel < 0 || cache.kernel > FA_DECODE_CHUNKED_PREFILL) {
     refuse("kernel is {}; allowed are 0 to {}", cache.kernel, int{FA_DECODE_CHUNKED_PREFILL});
   }
+  check_masks(a, cache);
   if (cache.block_table == nullptr) return;
   check_size("page_size", cache.page_size, kMaxLength);
   check_size("cache_pages", cache.cache_pages, kMaxLength);
@@ -51,11 +71,11 @@ inline attention::MemoryRegion checked_cache(const char* name, const void* point
                         paged ? cache.page_size : a.length_k, columns, written);
 }
 
-// Checks where lengths and table are.
+// Checks where lengths, tables and sinks are.
 inline std::vector<attention::MemoryRegion> checked_tables(const fa_attention& a,
                                                            const fa_cache& cache) {
   std::vector<attention::MemoryRegion> regions;
-  const auto add = [&](const char* name, const std::int32_t* pointer, std::int64_t count) {
+  const auto add = [&](const char* name, const void* pointer, std::int64_t count) {
     if (pointer == nullptr) return;
     regions.push_back(checked_bytes(name, pointer, alignof(std::int32_t),
                                     sizeof(std::int32_t) * static_cast<std::uint64_t>(count)));
@@ -63,6 +83,8 @@ inline std::vector<attention::MemoryRegion> checked_tables(const fa_attention& a
   add("lengths_k", cache.lengths_k, a.batch);
   add("block_table", cache.block_table, a.batch * cache.most_pages);
   add("cu_seqlens_q", cache.cu_seqlens_q, a.batch + 1);
+  add("sinks", cache.sinks, a.heads);
+  add("tree", cache.tree, a.batch * a.length_q * ceil_div<std::int64_t>(a.length_q, 32));
   return regions;
 }
 
@@ -95,8 +117,9 @@ inline void check_pages(const fa_attention& a, const fa_cache& cache) {
   if (cache.block_table != nullptr) {
     table = device_integers(cache.block_table, a.batch * cache.most_pages);
   }
+  std::vector<std::int32_t> cu;
   if (cache.cu_seqlens_q != nullptr) {
-    check_cu_seqlens("cu_seqlens_q", cache.cu_seqlens_q, a.batch, a.length_q, "length_q");
+    cu = check_cu_seqlens("cu_seqlens_q", cache.cu_seqlens_q, a.batch, a.length_q, "length_q");
   }
   for (std::size_t b = 0; b < lengths.size(); ++b) {
     if (lengths[b] < 0 || lengths[b] > a.length_k) {
@@ -104,7 +127,11 @@ inline void check_pages(const fa_attention& a, const fa_cache& cache) {
              a.length_k);
     }
     if (table.empty()) continue;
-    for (std::int64_t i = 0; i * cache.page_size < lengths[b]; ++i) {
+    const std::int64_t queries = cu.empty() ? a.length_q : cu[b + 1] - cu[b];
+    const std::int64_t before =  // the window of the first query
+        cache.window == 0 ? 0 : lengths[b] - queries + 1 - cache.window;
+    std::int64_t i = std::max<std::int64_t>(0, before) / cache.page_size;
+    for (; i * cache.page_size < lengths[b]; ++i) {
       const std::int32_t page =
           table[b * static_cast<std::size_t>(cache.most_pages) + static_cast<std::size_t>(i)];
       if (page < 0 || page >= cache.cache_pages) {
@@ -132,17 +159,25 @@ inline ChunkSequences sequences_of(const fa_attention& a, const fa_cache& cache)
   return {static_cast<int>(a.batch), cache.cu_seqlens_q, cache.lengths_k, pages_of(cache)};
 }
 
+template <class T>
+DecodeAttention<T> decode_attention(Attention<T> a, const fa_cache& cache) {
+  a.causal = a.causal || cache.window > 0;  // it ends with the query's own position
+  return {a, static_cast<int>(cache.window), static_cast<int>(cache.part_keys), cache.sinks,
+          cache.tree};
+}
+
 // Calls work(attention, d, sequences, kernel) for a problem and a cache that were checked.
 template <class Work>
 void with_decode_kernel(const fa_attention& given, const fa_cache& cache, Work work) {
   const ChunkSequences sequences = sequences_of(given, cache);
-  with_16_bit_attention(problem_of_queries(given, cache), [&](const auto& a, auto d) {
+  with_16_bit_attention(problem_of_queries(given, cache), [&](const auto& all, auto d) {
+    const auto a = decode_attention(all, cache);
     work(a, d, sequences, decode_kernel<decltype(d)::value>(a, sequences, cache.kernel));
   });
 }
 
 template <int d, class T>
-void launch_decode(int kernel, const Attention<T>& a, const ChunkSequences& of,
+void launch_decode(int kernel, const DecodeAttention<T>& a, const ChunkSequences& of,
                    const Stream& stream, const DecodeWorkspace& workspace) {
   switch (kernel) {
     case FA_DECODE_FORWARD:
@@ -244,5 +279,32 @@ int fa_append(const fa_attention* given, const fa_cache* given_cache,
                   static_cast<int>(a.batch), static_cast<int>(a.kv_heads),
                   static_cast<int>(a.length_q), static_cast<int>(a.length_k), cache.lengths_k,
                   pages_of(cache), stream_of(a));
+  });
+}
+
+int fa_merge(const fa_attention* given, const fa_other_keys* given_other) {
+  return guarded([&] {
+    check_problem(given);
+    check_16_bit_problem("fa_merge", *given);
+    check_struct("fa_other_keys", given_other);
+    const fa_attention& a = *given;
+    const fa_other_keys& other = *given_other;
+    const std::int64_t d = a.head_dim;
+    check_flag("one_sequence", other.one_sequence);
+    const auto other_lse =
+        checked_bytes("other lse", other.lse, alignof(float), checked_lse(a).row_bytes);
+    const CurrentGpu gpu(checked_gpu(
+        {{checked_tensor("other o", other.o, other.o_strides, a, a.heads, a.length_q, d),
+          other_lse},
+         {checked_tensor("o", a.o, a.o_strides, a, a.heads, a.length_q, d, true),
+          checked_lse(a)}}));
+    const RowStrides lse_strides = other.one_sequence != 0
+                                       ? RowStrides{a.length_q, a.batch * a.length_q, 1}
+                                       : RowStrides{a.heads * a.length_q, a.length_q, 1};
+    with_16_bit_attention(a, [&](const auto& attention, auto) {
+      const auto* const o = static_cast<decltype(attention.q)>(other.o);
+      launch_merge_outputs(attention, {o, other.lse, row_strides(other.o_strides), lse_strides},
+                           stream_of(a));
+    });
   });
 }

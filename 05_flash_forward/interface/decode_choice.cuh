@@ -13,11 +13,17 @@
 namespace fa::FA_TARGET {
 namespace {
 
+// Whether nothing is asked for that only kernels 04, 05 and 07 have.
+template <class T>
+bool is_plain(const DecodeAttention<T>& a) {
+  return a.window == 0 && a.part_keys == 0 && a.sinks == nullptr && a.tree == nullptr;
+}
+
 // Whether a kernel, an fa_decode_kernel, computes a problem here.
 template <int d, class T>
-bool supports(int kernel, const Attention<T>& a, const ChunkSequences& of) {
+bool supports(int kernel, const DecodeAttention<T>& a, const ChunkSequences& of) {
   const bool paged = of.pages.block_table != nullptr, packed = of.cu_seqlens_q != nullptr;
-  const bool all_keys = !paged && !packed && of.lengths_k == nullptr;
+  const bool all_keys = !paged && !packed && of.lengths_k == nullptr && is_plain(a);
   if (kernel == FA_DECODE_FORWARD) return all_keys;
   if (all_rows(a) > kMostRows) return false;
   switch (kernel) {
@@ -40,7 +46,8 @@ bool supports(int kernel, const Attention<T>& a, const ChunkSequences& of) {
 
 // The workspace of a kernel that supports the problem.
 template <int d, class T>
-DecodeWorkspaceSize decode_workspace(int kernel, const Attention<T>& a, const ChunkSequences& of) {
+DecodeWorkspaceSize decode_workspace(int kernel, const DecodeAttention<T>& a,
+                                     const ChunkSequences& of) {
   switch (kernel) {
     case FA_DECODE_FORWARD:
       return {0, 1};  // the counter of a tile scheduler
@@ -59,16 +66,18 @@ DecodeWorkspaceSize decode_workspace(int kernel, const Attention<T>& a, const Ch
 
 // What such a kernel has to do for sequences with all keys.
 template <int d, class T>
-DecodeWork decode_work(int kernel, const Attention<T>& a, const ChunkSequences& of,
+DecodeWork decode_work(int kernel, const DecodeAttention<T>& a, const ChunkSequences& of,
                        const DeviceProperties& gpu) {
   const DecodeRates rates;
   const double rows = static_cast<double>(group_size(a)) * a.length_q;
   const double heads = static_cast<double>(a.batch) * a.kv_heads;
   const double keys =  // that a query sees
-      a.causal ? std::max(1.0, a.length_k - std::min(a.length_q, a.length_k) / 2.0) : a.length_k;
+      std::min<double>(most_visible_keys(a),
+                       a.causal ? std::max(1.0, a.length_k - std::min(a.length_q, a.length_k) / 2.0)
+                                : a.length_k);
   DecodeWork work{};
   work.parts = 1;
-  work.bytes = sizeof(T) * a.head_dim * heads * 2 * (a.length_k + rows);
+  work.bytes = sizeof(T) * a.head_dim * heads * 2 * (most_visible_keys(a) + rows);
   work.state_bytes = sizeof(float) * static_cast<double>(decode_workspace<d>(kernel, a, of).states);
   const auto tiles = [&](double rate, int block_m, int parts, double rows_of_head, double all) {
     work.rate = rate;
@@ -86,7 +95,7 @@ DecodeWork decode_work(int kernel, const Attention<T>& a, const ChunkSequences& 
       break;
     case FA_DECODE_CHUNKED_PREFILL:
       work.start = rates.chunks_start;
-      with_chunk_tile<d>(a, [&](auto tile) {
+      with_chunk_tile<d>(a, of, [&](auto tile) {
         using Tile = decltype(tile);
         tiles(Tile::consumers > 1 ? rates.chunks : rates.half_chunks, Tile::block_m,
               chunk_parts<Tile>(a, of), rows, heads);
@@ -111,7 +120,7 @@ DecodeWork decode_work(int kernel, const Attention<T>& a, const ChunkSequences& 
 // The kernel that a call takes: the one that it names, or the fastest on a GPU of those that support
 // it here.
 template <int d, class T>
-int decode_kernel(const Attention<T>& a, const ChunkSequences& of, int named,
+int decode_kernel(const DecodeAttention<T>& a, const ChunkSequences& of, int named,
                   const DeviceProperties& gpu = device_properties()) {
   if (named != FA_DECODE_FASTEST) {
     if (supports<d>(named, a, of)) return named;
@@ -119,8 +128,17 @@ int decode_kernel(const Attention<T>& a, const ChunkSequences& of, int named,
            named);
   }
   const bool paged = of.pages.block_table != nullptr;
-  const bool all_keys = !paged && of.lengths_k == nullptr;
+  const bool all_keys = !paged && of.lengths_k == nullptr && is_plain(a);
   const int even = paged ? FA_DECODE_PAGED_KV : FA_DECODE_EVEN_TILES;
+  if (a.part_keys > 0) {  // a rule that no other sequence changes
+    const bool chunks = of.cu_seqlens_q != nullptr || (prefers_hopper(gpu) && packed_rows(a) > 64);
+    const int fixed = chunks ? int{FA_DECODE_CHUNKED_PREFILL} : even;
+    if (supports<d>(fixed, a, of)) return fixed;
+    refuse(
+        "part_keys is {}, which asks for kernel {}: it does not support the problem on this "
+        "device; allowed are 0, and another kernel by its name",
+        a.part_keys, fixed);
+  }
   const int few = all_keys ? FA_DECODE_ONE_LAUNCH : even;
   if (supports<d>(few, a, of) && packed_rows(a) <= 16) return few;
   int best = FA_DECODE_FASTEST;

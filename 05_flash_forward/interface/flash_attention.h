@@ -129,7 +129,28 @@ typedef struct fa_cache {
   /// lse [heads, length_q]: their strides.batch is not used. For Hopper GPUs, and K and V that TMA
   /// supports. Null: q is [batch, heads, length_q, head_dim].
   const int32_t* cu_seqlens_q;
-  int32_t kernel;  ///< an fa_decode_kernel; one that does not support the problem is refused
+  /// Keys that a query sees: its own position, which is that of the causal mask, and the window - 1
+  /// before it. Others may hold anything, and their pages as well. 0: no limit. With cu_seqlens_q 16
+  /// at least.
+  int64_t window;
+  /// [heads]: logits of a further key for each head, whose value is 0. lse contains it, and a query
+  /// that sees no key gets its head's sink. sink / scale must be finite, or -infinity: no sink. Null:
+  /// none.
+  const float* sinks;
+  /// [batch, length_q, ceil(length_q / 32)]: of the last length_q keys of its sequence, draft tokens,
+  /// a query sees key j only if bit j % 32 of word j / 32 is set; it sees all keys before them. Without
+  /// causal mask, window and cu_seqlens_q. Null: it sees all.
+  const uint32_t* tree;
+  /// Batch invariance. 0: how keys are split depends on all sequences, and so do the last bits of o
+  /// and lse. Else the keys of each sequence are split from its first one on into parts of so many, a
+  /// multiple of 128. The bits of a sequence then depend on its own q, k and v, the type, heads,
+  /// kv_heads, head_dim, the number of its queries, scale, the masks and sinks, part_keys, and on the
+  /// kernel, but not on its place in the batch, on other sequences, on length_k, pages or not, or how
+  /// many SMs the GPU has. FA_DECODE_FASTEST is then 07 with cu_seqlens_q, and on Hopper GPUs for more
+  /// than 64 rows, queries times heads of a group; 04 or 05 otherwise, which give the same bits.
+  int64_t part_keys;
+  int32_t kernel;  ///< an fa_decode_kernel; one that does not support the problem is refused: the
+                   ///< last four members need 04, 05 or 07, and 07 a window of 16 at least
   /// 1: lengths, pages and cu_seqlens_q that are not allowed are refused; this waits for the device,
   /// so that it cannot be captured. 0: a length out of range counts as the nearest one that is
   /// allowed, as does an element of cu_seqlens_q, and an index of a page out of range as 0. Where
@@ -183,6 +204,26 @@ typedef struct fa_new_keys {
 /// are not written.
 /// @return an fa_status; fa_last_error() says what was refused, or why it failed
 int fa_append(const fa_attention* attention, const fa_cache* cache, const fa_new_keys* new_keys);
+
+/// O and LSE of the same queries for other keys, for fa_merge().
+typedef struct fa_other_keys {
+  size_t size;           ///< sizeof(fa_other_keys); another one is refused
+  const void* o;         ///< [batch, heads, length_q, head_dim]
+  const float* lse;      ///< [batch, heads, length_q] without gaps
+  fa_strides o_strides;  ///< of o
+  int32_t
+      one_sequence;  ///< 1: lse is [heads, batch, length_q], as a call with a batch of 1 and all
+                     ///< queries as its rows leaves it
+} fa_other_keys;
+
+/// Makes of o and lse of the fa_attention, those of some keys, the ones of these and of other keys.
+/// For a prefix that all sequences share: one fa_decode() with a batch of 1 has the prefix as keys,
+/// and the queries of all sequences as rows, a second one has what follows it, and sinks if there are
+/// any. Of the fa_attention q, k, v, kv_heads, length_k and the workspace are not used. A set of which
+/// a row sees no key has an lse of -infinity. Types of 16 bits, a head_dim up to 128. One launch,
+/// which can be captured.
+/// @return an fa_status; fa_last_error() says what was refused, or why it failed
+int fa_merge(const fa_attention* attention, const fa_other_keys* other);
 
 /// Sequences of different lengths, packed one behind another without padding. The fa_attention then
 /// has a batch of 1, all tokens as length_q and length_k, and lse [heads, length_q]. Sequence i has

@@ -44,9 +44,10 @@ inline std::vector<attention::MemoryRegion> checked_cu_seqlens(const fa_packed& 
 }
 
 // Reads cu_seqlens from the memory of the device and checks them.
-inline void check_cu_seqlens(const char* name, const std::int32_t* on_device,
-                             std::int64_t sequences, std::int64_t tokens, const char* length) {
-  const auto cu = device_integers(on_device, sequences + 1);
+inline std::vector<std::int32_t> check_cu_seqlens(const char* name, const std::int32_t* on_device,
+                                                  std::int64_t sequences, std::int64_t tokens,
+                                                  const char* length) {
+  auto cu = device_integers(on_device, sequences + 1);
   if (cu.front() != 0) refuse("{}[0] is {}; allowed is 0", name, cu.front());
   for (std::size_t i = 1; i < cu.size(); ++i) {
     if (cu[i] < cu[i - 1]) {
@@ -57,6 +58,7 @@ inline void check_cu_seqlens(const char* name, const std::int32_t* on_device,
   if (cu.back() != tokens) {
     refuse("{}[{}] is {}; allowed is {}, which is {}", name, sequences, cu.back(), tokens, length);
   }
+  return cu;
 }
 // The same of packed sequences, if a call asks for it.
 inline void check_cu_seqlens(const fa_attention& a, const fa_packed& packed) {

@@ -20,7 +20,7 @@ using flash::decode::DecodeInputs;
 // if the kernel is given lengths. With lengths of queries these are packed.
 template <class T>
 struct DecodeOnDevice {
-  struct Tensors : Attention<T> {
+  struct Tensors : DecodeAttention<T> {
     const int* lengths_k = nullptr;
     PagedKv pages{};
     ChunkSequences sequences{};  // with the same pages and lengths
@@ -39,6 +39,8 @@ struct DecodeOnDevice {
   Shape<4> shape;              // of o
   DeviceTensor<T> q, k, v, o;  // in the problem's layout
   DeviceBuffer<float> lse;     // [batch, heads, length_q]
+  DeviceBuffer<float> sinks;
+  DeviceBuffer<std::uint32_t> tree;
   DeviceBuffer<int> lengths, cu_seqlens_q;
   Tensors a;
 
@@ -54,6 +56,8 @@ struct DecodeOnDevice {
         v(v_cache, of_cache, problem.layout),
         o(shape, problem.layout),
         lse(shape[0] * shape[1] * shape[2]),
+        sinks(static_cast<std::int64_t>(in.sinks.size())),
+        tree(static_cast<std::int64_t>(in.tree.size())),
         lengths(std::max<std::int64_t>(1, static_cast<std::int64_t>(in.lengths_k.size()))),
         cu_seqlens_q(problem.shape.batch + 1) {
     static_cast<Attention<T>&>(a) = attention_of<T>(problem);
@@ -64,6 +68,10 @@ struct DecodeOnDevice {
     a.lse = lse.data();
     a.k_strides = k.strides();
     a.v_strides = v.strides();
+    a.window = in.window, a.part_keys = in.part_keys;
+    a.causal = a.causal || a.window > 0;
+    if (!in.sinks.empty()) sinks.upload(in.sinks.data()), a.sinks = sinks.data();
+    if (!in.tree.empty()) tree.upload(in.tree.data()), a.tree = tree.data();
     a.sequences.count = a.batch;
     a.sequences.parts = in.parts;
     if (!in.lengths_k.empty()) {

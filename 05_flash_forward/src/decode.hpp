@@ -4,11 +4,12 @@
 #pragma once
 
 #include <algorithm>
+#include <cmath>
 #include <cstdint>
-#include <limits>
 #include <numeric>
 #include <vector>
 
+#include "01_naive_attention/score_functor.hpp"
 #include "05_flash_forward/src/checker.hpp"
 #include "common/attention/host/step.hpp"
 
@@ -25,6 +26,39 @@ struct DecodeInputs : Inputs {
   std::vector<std::int32_t> lengths_q;
   int page_size = 16;  ///< of kernels with a paged cache; 0: no pages
   int parts = 0;       ///< of the keys, for a kernel that takes their number; 0: it chooses
+  /// @{ As fa_cache has them, for kernels with lengths.
+  int window = 0, part_keys = 0;
+  std::vector<float> sinks;
+  std::vector<std::uint32_t> tree;
+  /// @}
+
+  /// Queries of a sequence, and its keys.
+  std::int64_t queries_of(const Problem& problem, std::int64_t batch) const {
+    return length_of(lengths_q, batch, problem.shape.length_q);
+  }
+  std::int64_t keys_of(const Problem& problem, std::int64_t batch) const {
+    return length_of(lengths_k, batch, problem.shape.length_k);
+  }
+  /// Whether query i of a sequence sees key j.
+  bool sees(const Problem& problem, std::int64_t batch, std::int64_t i, std::int64_t j) const {
+    const std::int64_t queries = queries_of(problem, batch), keys = keys_of(problem, batch);
+    const std::int64_t draft =
+        j - (keys - queries);  // of the last keys, which are the queries' own
+    if (i >= queries || j >= keys) return false;
+    if (!tree.empty() && draft >= 0) {
+      const std::int64_t word = (batch * queries + i) * ((queries + 31) / 32) + draft / 32;
+      return (tree[static_cast<std::size_t>(word)] >> draft % 32 & 1) != 0;
+    }
+    if ((problem.causal || window > 0) && draft > i) return false;
+    return window == 0 || draft > i - window;
+  }
+
+ private:
+  static std::int64_t length_of(const std::vector<std::int32_t>& lengths, std::int64_t batch,
+                                std::int64_t most) {
+    const auto b = static_cast<std::size_t>(batch);
+    return lengths.empty() ? most : std::clamp<std::int64_t>(lengths[b], 0, most);
+  }
 };
 
 /// The rows of all sequences one behind another, [1, heads, tokens, columns].
@@ -81,36 +115,19 @@ inline DecodeInputs decode_inputs(const Problem& problem, Values values, std::ui
 struct DecodeChecker : Checker {
   /// Computes lesson 01 in float64, and in the problem's type.
   /// @throws std::invalid_argument as naive::forward()
-  DecodeChecker(const Problem& problem, const DecodeInputs& inputs)
-      : Checker(problem.type, inputs, [&](auto q, auto k, auto v) {
-          const AttentionShape& s = problem.shape;
-          AttentionOptions options;
-          options.causal = problem.causal;
-          auto result = naive::forward(q, k, v, options);  // of sequences with all keys
-          using T = std::decay_t<decltype(*result.o.data())>;
-          const bool same = inputs.lengths_k.empty() && inputs.lengths_q.empty();
-          for (std::int64_t b = 0; b < (same ? 0 : s.batch); ++b) {  // each sequence by itself
-            const auto own = [b](auto x) { return x.narrow(0, b, b + 1); };
-            const auto length_of = [b](const auto& lengths, std::int64_t most) {
-              return lengths.empty()
-                         ? most
-                         : std::clamp<std::int64_t>(lengths[static_cast<std::size_t>(b)], 0, most);
-            };
-            const std::int64_t length_q = length_of(inputs.lengths_q, s.length_q);
-            const std::int64_t length_k = length_of(inputs.lengths_k, s.length_k);
-            const auto o = own(result.o.view());
-            const auto lse = own(result.lse.view());
-            for_each_index(o.shape(), [&](const Shape<4>& at) { o[at] = T(0); });
-            for_each_index(lse.shape(), [&](const Shape<3>& at) {
-              lse[at] = -std::numeric_limits<accumulator_t<T>>::infinity();
-            });
-            if (length_q == 0 || length_k == 0) continue;
-            const auto one =
-                naive::forward(own(q).narrow(2, 0, length_q), own(k).narrow(2, 0, length_k),
-                               own(v).narrow(2, 0, length_k), options);
-            copy(one.o.view(), o.narrow(2, 0, length_q));
-            copy(one.lse.view(), lse.narrow(2, 0, length_q));
-          }
+  DecodeChecker(const Problem& problem, const DecodeInputs& in)
+      : Checker(problem.type, in, [&](auto q, auto k, auto v) {
+          ScoreFunctor functor;
+          functor.visible = [&](auto b, auto, auto i, auto j) { return in.sees(problem, b, i, j); };
+          functor.sink = [&](auto head) {
+            const bool none = in.sinks.empty();
+            return none ? -INFINITY : double{in.sinks[static_cast<std::size_t>(head)]};
+          };
+          auto result = naive::forward(q, k, v, functor);
+          for_each_index(result.lse.shape(), [&](const Shape<3>& at) {
+            const bool exists = at[2] < in.queries_of(problem, at[0]);
+            if (!exists) result.lse.view()[at] = -INFINITY;
+          });
           return result;
         }) {}
 };

@@ -244,6 +244,15 @@ TEST_CASE("every decode kernel is right in the watched lab, with no finding") {
         }
         coverage.add(check_watched(step, problem, inputs, DecodeChecker(problem, inputs)));
       }
+      if (step.supports_lengths) {
+        const Problem problem = problem_of(step.types.back(), {2, 2, 1, 3, 300, 40}, causal);
+        DecodeInputs inputs = flash::decode::decode_inputs(problem, Values::kNormal, 1);
+        inputs.lengths_k = {290, 40};
+        inputs.sinks = {1, 2};
+        if (causal) inputs.window = 150, inputs.part_keys = 128;
+        if (!causal) inputs.tree = {1, 2, 5, 0, 3, 7};
+        coverage.add(check_watched(step, problem, inputs, DecodeChecker(problem, inputs)));
+      }
       if (!takes_packed_queries(step)) continue;
       const Problem problem = problem_of(step.types.back(), {3, 2, 1, 200, 300, 64}, causal);
       DecodeInputs inputs = flash::decode::decode_inputs(problem, Values::kNormal, 1);

@@ -66,6 +66,8 @@ struct DecodeCall {
         new_k(shape_of_new(), p.layout, p.shape.head_dim + gap),
         new_v(shape_of_new(), p.layout, p.shape.head_dim),
         lse(o.shape[0] * o.shape[1] * o.shape[2]),
+        sinks(static_cast<std::int64_t>(in.sinks.size())),
+        tree(static_cast<std::int64_t>(in.tree.size())),
         lengths(p.shape.batch),
         cu_seqlens_q(p.shape.batch + 1),
         device_table(p.shape.batch * most),
@@ -76,13 +78,20 @@ struct DecodeCall {
       }
     }
     q.write(is_packed() ? flash::decode::packed_rows(inputs.q, inputs.lengths_q) : inputs.q);
-    device_table.upload(table.data());
+    Lengths seen = table;  // without the pages that no query sees
+    for (std::int64_t i = 0; i < p.shape.batch * most; ++i) {
+      if (first_key(i / most) >= (i % most + 1) * page) seen[static_cast<std::size_t>(i)] = -1;
+    }
+    device_table.upload(page > 0 ? seen.data() : table.data());
     q.give(attention.q, attention.q_strides), k.give(attention.k, attention.k_strides);
     v.give(attention.v, attention.v_strides), o.give(attention.o, attention.o_strides);
     new_k.give(new_keys.k, new_keys.k_strides), new_v.give(new_keys.v, new_keys.v_strides);
     new_keys.size = sizeof new_keys;
     attention.lse = lse.data();
     cache.size = sizeof cache;
+    cache.window = in.window, cache.part_keys = in.part_keys;
+    if (!in.sinks.empty()) sinks.upload(in.sinks.data()), cache.sinks = sinks.data();
+    if (!in.tree.empty()) tree.upload(in.tree.data()), cache.tree = tree.data();
     if (page > 0) {
       cache.block_table = device_table.data();
       cache.most_pages = most;
@@ -108,7 +117,8 @@ struct DecodeCall {
     attention.workspace = workspace->data();
     device_zero(workspace->data(), std::min(attention.workspace_bytes, counters));
   }
-  // Other lengths, or all keys for each sequence. The cache is NaN behind them.
+  // Other lengths, or all keys for each sequence. The cache is NaN behind them, and before the
+  // window of the first query.
   void set_lengths(const Lengths& of) {
     const bool other_cache = workspace && (cache.lengths_k == nullptr) != of.empty();
     inputs.lengths_k = of;
@@ -175,12 +185,17 @@ struct DecodeCall {
     return inputs.lengths_k.empty() ? problem.shape.length_k
                                     : inputs.lengths_k[static_cast<std::size_t>(batch)];
   }
+  // The first one that a query sees.
+  std::int64_t first_key(std::int64_t batch) const {
+    const std::int64_t queries = inputs.queries_of(problem, batch);
+    return inputs.window == 0 ? 0 : length_of(batch) - queries + 1 - inputs.window;
+  }
   // The cache without the last keys of each sequence; all else is NaN.
   Tensor<float, 4> cached(const Tensor<float, 4>& rows, std::int64_t without) const {
     Tensor<float, 4> result(shape_of_cache());
     std::fill_n(result.data(), result.count(), NAN);
     for_each_index(rows.shape(), [&](const Shape<4>& at) {
-      if (at[2] >= length_of(at[0]) - without) return;
+      if (at[2] < first_key(at[0]) || at[2] >= length_of(at[0]) - without) return;
       Shape<4> to = at;
       if (page > 0) {
         to[0] = table[static_cast<std::size_t>(at[0] * most + at[2] / page)];
@@ -204,7 +219,8 @@ struct DecodeCall {
   std::int64_t page, most;
   Lengths table;
   Placed<H> q, k, v, o, new_k, new_v;
-  DeviceBuffer<float> lse;
+  DeviceBuffer<float> lse, sinks;
+  DeviceBuffer<std::uint32_t> tree;
   DeviceBuffer<std::int32_t> lengths, cu_seqlens_q, device_table;
   fa_attention attention{};
   fa_cache cache{};

@@ -54,7 +54,7 @@ int chosen(const std::string& row, const DeviceProperties& gpu) {
   const auto size = [&](const char* name) { return std::stoi(field(row, name)); };
   constexpr int d = 128;
   REQUIRE(size("head_dim") == d);
-  Attention<bfloat16> a{};
+  DecodeAttention<bfloat16> a{};
   a.batch = size("batch"), a.heads = size("heads"), a.kv_heads = size("kv_heads");
   a.length_q = size("length_q"), a.length_k = size("length_k"), a.head_dim = d;
   a.causal = field(row, "causal") == "true";

@@ -405,7 +405,8 @@ TEST_CASE("the library exports its C functions and nothing else") {
         "fa_append fa_decode fa_decode_kernel_name fa_decode_workspace_bytes fa_default_scale "
         "fa_forward "
         "fa_forward_functor "
-        "fa_forward_packed fa_functor_workspace_bytes fa_kernel_name fa_last_error fa_runs_on "
+        "fa_forward_packed fa_functor_workspace_bytes fa_kernel_name fa_last_error fa_merge "
+        "fa_runs_on "
         "fa_workspace_bytes ");
 }
 #endif

@@ -10,20 +10,21 @@
 
 namespace fa::FA_TARGET {
 
-/// Issues copies of a tile of K and V, with zeros beyond the last key.
+/// Issues copies of a tile of K and V, with zeros before a first key and beyond the last one.
 template <class Tile, class T>
 __device__ void load_kv_tile(const Attention<T>& a, const DecodeItem& item,
-                             int tile, T* k_tile, T* v_tile) {
+                             int tile, T* k_tile, T* v_tile,
+                             int first_key = 0) {
   const T* const k =
       a.k + item.batch * a.k_strides.batch + item.kv_head * a.k_strides.head;
   const T* const v =
       a.v + item.batch * a.v_strides.batch + item.kv_head * a.v_strides.head;
-  copy_rows_async<Tile::block_n, Tile::d, Tile::threads>(
-      k_tile, k, a.k_strides.row, tile * Tile::block_n, a.length_k,
-      a.head_dim, threadIdx.x);
-  copy_rows_async<Tile::block_n, Tile::d, Tile::threads>(
-      v_tile, v, a.v_strides.row, tile * Tile::block_n, a.length_k,
-      a.head_dim, threadIdx.x);
+  copy_keys_async<Tile, Tile::block_n>(k_tile, k, a.k_strides.row,
+                                       tile * Tile::block_n, first_key,
+                                       a.length_k, a.head_dim);
+  copy_keys_async<Tile, Tile::block_n>(v_tile, v, a.v_strides.row,
+                                       tile * Tile::block_n, first_key,
+                                       a.length_k, a.head_dim);
 }
 
 /// Tiles from `begin` up to, not including, `end`, every step-th of them.
@@ -37,8 +38,8 @@ struct StridedTiles {
 /// memory: see merged_warps().
 /// @tparam Tile a DecodeTile
 /// @param load  issues copies of a tile: load(tile, k_tile, v_tile)
-template <class Tile, class T, class Load>
-__device__ void attend_to_tiles(const Attention<T>& a, const DecodeItem& item,
+template <class Tile, template <class> class A, class T, class Load>
+__device__ void attend_to_tiles(const A<T>& a, const DecodeItem& item,
                                 const StridedTiles& tiles, Load load) {
   constexpr int d = Tile::d, stages = Tile::stages, keys = Tile::block_n;
   using Warp = typename Tile::Warp;
@@ -48,7 +49,9 @@ __device__ void attend_to_tiles(const Attention<T>& a, const DecodeItem& item,
   const int warp_row = item.row0 + warp % Tile::row_warps * 16;
   const int warp_key = warp / Tile::row_warps * Warp::block_n;
   const float exponent_scale = a.scale * kLog2E;
-  const int unmasked = visible_keys(a, query_of_row(a, item.row0)) / keys;
+  const KeyInterval seen = keys_of_all_rows(a, item.row0, Tile::block_m);
+  const int first_whole = ceil_div(seen.begin, keys);
+  const int unmasked = seen.end / keys;
   const auto load_stage = [&](int i) {
     const int tile = tiles.begin + i * tiles.step;
     const int at = i % stages * Tile::kv_size;
@@ -83,6 +86,7 @@ __device__ void attend_to_tiles(const Attention<T>& a, const DecodeItem& item,
     ++i;
     tile += tiles.step;
   };
+  while (tile < tiles.end && tile < first_whole) step(std::true_type{});
   while (tile < tiles.end && tile < unmasked) step(std::false_type{});
   while (tile < tiles.end) step(std::true_type{});
   __syncthreads();  // no warp still reads the tiles; states overwrite them

@@ -40,11 +40,17 @@ struct SequenceTiles {
 };
 //! [sequence_tiles]
 
+/// Tiles of a place in the list: one, or those of a part where parts have a fixed size.
+template <class Tile, class T>
+__device__ int tiles_of_place(const DecodeAttention<T>& a) {
+  return a.part_keys > 0 ? a.part_keys / Tile::block_n : 1;
+}
+
 /// The list of all tiles of a head of K and V: for each sequence the items, for each item the tiles
-/// of keys.
+/// of keys. Where parts have a fixed size each of its tiles is a whole part.
 template <class Tile, class T>
 struct TileList {
-  const Attention<T>& a;
+  const DecodeAttention<T>& a;
   const int* lengths_k;
 
   /// Items of a sequence.
@@ -53,8 +59,19 @@ struct TileList {
   __device__ SequenceTiles sequence(int batch) const {
     const int keys =
         batch < a.batch ? keys_of_sequence(a, lengths_k, batch) : 0;
-    const int tiles = ceil_div(keys, Tile::block_n);
+    const int tiles = tiles_of_item(keys);
     return {batch, keys, tiles > 0 ? tiles : 1, 0};
+  }
+  /// Tiles of an item, as many for each of them: with a window at most those of its rows' windows.
+  __device__ int tiles_of_item(int keys) const {
+    const int size = tiles_of_place<Tile>(a) * Tile::block_n;
+    const int tiles = ceil_div(keys, size);
+    if (a.window == 0) return tiles;
+    const int others = ceil_div(Tile::block_m - 1, group_size(a));
+    const int last = a.length_q - 1;
+    const int of_windows =
+        ceil_div(a.window - 1 + (others < last ? others : last), size) + 1;
+    return of_windows < tiles ? of_windows : tiles;
   }
   /// Tiles of all sequences. A warp calls it.
   __device__ int total() const {
@@ -111,7 +128,7 @@ struct TileList {
 struct EvenTiles {
   int total;
   int blocks;  ///< with work: at most as many as tiles
-  int slots;   ///< before those of this head's blocks
+  int slots;   ///< before those of this head's blocks, or parts
 
   /// Where a block begins; the next one's begin is its end. The first blocks have a tile more.
   //! [even_tiles]
@@ -134,7 +151,6 @@ struct EvenTiles {
 };
 
 /// A block's part of an item.
-//! [item_part]
 struct ItemPart {
   DecodeItem item;
   int index;  ///< of the item, in its sequence
@@ -143,24 +159,28 @@ struct ItemPart {
   int begin;  ///< the part's first tile of the item
   int end;    ///< the tile after the last one
 };
-//! [item_part]
 
 /// Writes O of a part that is the whole item; else leaves its state, and the last block to do so
 /// for this item merges all of them.
 /// @param block of those of this head
 template <class Tile, class T>
-__device__ void finish_part(const Attention<T>& a, const ItemPart& part,
+__device__ void finish_part(const DecodeAttention<T>& a, const ItemPart& part,
                             const EvenTiles& even, int block,
                             const SplitStates& states, unsigned* counter) {
   const DecodeItem& item = part.item;
   const float exponent_scale = a.scale * kLog2E;
   const bool is_whole = part.begin == 0 && part.end == part.tiles;
+  const bool fixed = a.part_keys > 0;  // a slot for each part
+  const int first_slot = even.slots + part.first;
   for_rows_of_warp<Tile>(a, item, [&](int row, int query, int head) {
     const auto merged = merged_warps<Tile>(row, exponent_scale);
     if (is_whole) {
       store_output(a, item.batch, head, query, merged);
     } else {
-      store_state(states, even.slot(block, part.first), row, merged);
+      store_state(
+          states,
+          fixed ? first_slot + part.begin : even.slot(block, part.first), row,
+          merged);
     }
   });
   if (is_whole) return;
@@ -168,11 +188,11 @@ __device__ void finish_part(const Attention<T>& a, const ItemPart& part,
   const int last = even.block_of(part.first + part.tiles - 1);
   // At most those that exist, should lengths change during the launch.
   const int end_block = last < even.blocks ? last + 1 : even.blocks;
-  const int parts = end_block - first_block;
+  const int parts = fixed ? part.tiles : end_block - first_block;
   if (!last_to_arrive(counter, parts)) return;
   for_rows_of_warp<Tile>(a, item, [&](int row, int query, int head) {
     const auto slot_of = [&](int i) {
-      return even.slot(first_block + i, part.first);
+      return fixed ? first_slot + i : even.slot(first_block + i, part.first);
     };
     store_output(
         a, item.batch, head, query,
@@ -180,21 +200,40 @@ __device__ void finish_part(const Attention<T>& a, const ItemPart& part,
   });
 }
 
+/// The tiles of keys of a part, of those that its rows see.
+template <class Tile, class T>
+__device__ StridedTiles tiles_of_part(const DecodeAttention<T>& own,
+                                      const ItemPart& part) {
+  const int keys = keys_of_some_row(own, part.item.row0, Tile::block_m).end;
+  const int size = tiles_of_place<Tile>(own);
+  const int first = own.first_key / Tile::block_n;
+  const int end = ceil_div(keys, Tile::block_n);
+  // Parts of a fixed size begin at multiples of it, whatever the window is.
+  const int before = first / size * size;
+  const int own_begin = before + part.begin * size;
+  const int own_end = before + part.end * size;
+  return {own_begin < first ? first : own_begin,
+          own_end < end ? own_end : end, 1};
+}
+
 /// Attention of a block's tiles, which may be of several items. Blocks beyond those with work
 /// return.
 /// @param attend leaves the states of the warps for a part of an item, given the attention of its
 ///               sequence: attend(own, item, tiles)
 template <class Tile, class T, class Attend>
-__device__ void attend_to_list(const Attention<T>& a, const int* lengths_k,
+__device__ void attend_to_list(const DecodeAttention<T>& a,
+                               const int* lengths_k,
                                const SplitStates& states, unsigned* counters,
                                Attend attend) {
   const TileList<Tile, T> list{a, lengths_k};
-  const int total = list.total(), most = ceil_div(total, kLeastTiles);
+  const bool fixed = a.part_keys > 0;
+  const int total = list.total();
+  const int most = fixed ? total : ceil_div(total, kLeastTiles);
   const int all_blocks = static_cast<int>(gridDim.x) / a.kv_heads;
   const int head = static_cast<int>(blockIdx.x) % a.kv_heads;
   const int block = static_cast<int>(blockIdx.x) / a.kv_heads;
   const EvenTiles even{total, most < all_blocks ? most : all_blocks,
-                       2 * head * all_blocks};
+                       head * (fixed ? total : 2 * all_blocks)};
   if (block >= even.blocks) return;
   int place = even.begin(block);
   const int end_of_block = even.begin(block + 1);
@@ -208,16 +247,17 @@ __device__ void attend_to_list(const Attention<T>& a, const int* lengths_k,
     part.begin = place - part.first;
     const int left = end_of_block - part.first;
     part.end = part.tiles < left ? part.tiles : left;
+    if (fixed) part.end = part.begin + 1;
     part.item = {sequence.batch, head, part.index * Tile::block_m};
-    Attention<T> own = a;  // this sequence
-    own.length_k = sequence.keys;
-    attend(own, part.item, StridedTiles{part.begin, part.end, 1});
+    const DecodeAttention<T> own = attention_of_rows(
+        a, sequence.batch, sequence.keys, part.item.row0, Tile::block_m);
+    attend(own, part.item, tiles_of_part<Tile>(own, part));
     const int row = sequence.batch * a.kv_heads + head;
     finish_part<Tile>(a, part, even, block, states,
                       counters + row * list.items() + part.index);
     __syncthreads();  // no warp still reads the states; tiles overwrite them
     place = part.first + part.end;
-    if (place < end_of_block && part.index + 1 == list.items()) {
+    if (part.end == part.tiles && part.index + 1 == list.items()) {
       sequence = list.sequence(sequence.batch + 1);
       sequence.first = place;
     }
@@ -233,16 +273,15 @@ __device__ void attend_to_list(const Attention<T>& a, const int* lengths_k,
 //! [even_tiles_kernel]
 template <class Tile, class T>
 __global__ void __launch_bounds__(Tile::threads, kDecodeBlocks)
-    decode_even_tiles(Attention<T> a, const int* lengths_k,
+    decode_even_tiles(DecodeAttention<T> a, const int* lengths_k,
                       SplitStates states, unsigned* counters) {
   attend_to_list<Tile>(
       a, lengths_k, states, counters,
-      [&](const Attention<T>& own, const DecodeItem& item,
+      [&](const DecodeAttention<T>& own, const DecodeItem& item,
           const StridedTiles& tiles) {
-        attend_to_tiles<Tile>(
-            own, item, tiles, [&](int tile, T* k_tile, T* v_tile) {
-              load_kv_tile<Tile>(own, item, tile, k_tile, v_tile);
-            });
+        attend_to_tiles<Tile>(own, item, tiles, [&](int tile, T* k, T* v) {
+          load_kv_tile<Tile>(own, item, tile, k, v, own.first_key);
+        });
       });
 }
 //! [even_tiles_kernel]
@@ -273,10 +312,18 @@ bool can_list_tiles(const Attention<T>& a) {
   });
 }
 
+/// States of 16 or 64 rows that the blocks may leave.
+template <class Tile, class T>
+std::int64_t even_tiles_slots(const DecodeAttention<T>& a, int blocks) {
+  return a.part_keys == 0
+             ? 2 * blocks
+             : all_items<Tile>(a) * ceil_div(a.length_k, a.part_keys);
+}
+
 /// What launch_even_tiles() needs, whatever the lengths.
 /// @throws std::invalid_argument where can_list_tiles() does not hold
 template <int d, class T>
-DecodeWorkspaceSize even_tiles_workspace(const Attention<T>& a) {
+DecodeWorkspaceSize even_tiles_workspace(const DecodeAttention<T>& a) {
   if (!can_list_tiles<d>(a)) {
     throw std::invalid_argument(fmt::format(
         "batch is {}, heads {}, length_q {} and length_k {}; with lengths or "
@@ -286,7 +333,8 @@ DecodeWorkspaceSize even_tiles_workspace(const Attention<T>& a) {
   return with_decode_tile<d>(a, [&](auto tile) {
     using Tile = decltype(tile);
     return DecodeWorkspaceSize{
-        state_floats(2 * even_blocks(a, kDecodeBlocks), Tile::block_m, d),
+        state_floats(even_tiles_slots<Tile>(a, even_blocks(a, kDecodeBlocks)),
+                     Tile::block_m, d),
         all_items<Tile>(a)};
   });
 }
@@ -296,7 +344,7 @@ DecodeWorkspaceSize even_tiles_workspace(const Attention<T>& a) {
 /// @param lengths_k in the memory of the device: keys of each sequence; null: all have length_k
 /// @param workspace of even_tiles_workspace(), with counters that are 0
 template <int d, class T>
-void launch_even_tiles(const Attention<T>& a, const int* lengths_k,
+void launch_even_tiles(const DecodeAttention<T>& a, const int* lengths_k,
                        const Stream& stream,
                        const DecodeWorkspace& workspace) {
   with_decode_tile<d>(a, [&](auto tile) {
@@ -308,12 +356,13 @@ void launch_even_tiles(const Attention<T>& a, const int* lengths_k,
             decode_bytes<Tile, T>(),
             Tile::stages},
            a, lengths_k,
-           states_at(workspace.states, 2 * blocks, Tile::block_m, d),
+           states_at(workspace.states, even_tiles_slots<Tile>(a, blocks),
+                     Tile::block_m, d),
            workspace.counters);
   });
 }
 
-FA_LAUNCH_16_BIT(decode, Attention,
+FA_LAUNCH_16_BIT(decode, DecodeAttention,
                  (const int*, const Stream&, const DecodeWorkspace&),
                  launch_even_tiles, (64), (128));
 

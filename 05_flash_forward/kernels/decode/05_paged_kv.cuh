@@ -52,26 +52,27 @@ __device__ PageRun find_run(const PagedKv& pages, int batch, int tile,
 }
 //! [find_run]
 
-/// Issues copies of a tile's rows of K, or of V, from their pages; see copy_rows_async().
+/// Issues copies of a tile's rows of K, or of V, from their pages; see copy_keys_async().
 /// @param rows       of this head in the first page
 /// @param run        of find_run()
 /// @param first_lane which has the tile's first run
+/// @param before     keys of the tile that come before the first one
 /// @param keys       of the sequence from the tile on
 template <class Tile, class T>
 __device__ void copy_runs_async(T* tile, const T* rows,
                                 const RowStrides& strides, int head_dim,
                                 const PageRun& run, int first_lane,
-                                int keys) {
+                                int before, int keys) {
 #pragma unroll
   for (int i = 0; i < kRunsOfTile<Tile>; ++i) {
     const std::int64_t page =
         __shfl_sync(kAllLanes, run.page, first_lane + i);
     const int token = __shfl_sync(kAllLanes, run.token, first_lane + i);
     const int row0 = i * kPageMultiple;
-    copy_rows_async<kPageMultiple, Tile::d, Tile::threads>(
+    copy_keys_async<Tile, kPageMultiple>(
         tile + row0 * Tile::d,
         rows + page * strides.batch + token * strides.row, strides.row, 0,
-        keys - row0, head_dim, threadIdx.x);
+        before - row0, keys - row0, head_dim);
   }
 }
 
@@ -84,11 +85,11 @@ __device__ void copy_runs_async(T* tile, const T* rows,
 //! [paged_kv]
 template <class Tile, class T>
 __global__ void __launch_bounds__(Tile::threads, kDecodeBlocks)
-    decode_paged_kv(Attention<T> a, const int* lengths_k, PagedKv pages,
+    decode_paged_kv(DecodeAttention<T> a, const int* lengths_k, PagedKv pages,
                     SplitStates states, unsigned* counters) {
   attend_to_list<Tile>(
       a, lengths_k, states, counters,
-      [&](const Attention<T>& own, const DecodeItem& item,
+      [&](const DecodeAttention<T>& own, const DecodeItem& item,
           const StridedTiles& tiles) {
         constexpr int group = kTilesLookedUp<Tile>;
         const auto find = [&](int tile) {
@@ -101,11 +102,12 @@ __global__ void __launch_bounds__(Tile::threads, kDecodeBlocks)
             own, item, tiles, [&](int tile, T* k_tile, T* v_tile) {
               const int in_group = (tile - tiles.begin) % group;
               const int lane = in_group * kRunsOfTile<Tile>;
+              const int before = own.first_key - tile * Tile::block_n;
               const int keys = own.length_k - tile * Tile::block_n;
               copy_runs_async<Tile>(k_tile, k, a.k_strides, a.head_dim, run,
-                                    lane, keys);
+                                    lane, before, keys);
               copy_runs_async<Tile>(v_tile, v, a.v_strides, a.head_dim, run,
-                                    lane, keys);
+                                    lane, before, keys);
               if (in_group + 1 < group) return;
               run = next;
               next = find(tile + 1 + group);
@@ -123,7 +125,7 @@ __global__ void __launch_bounds__(Tile::threads, kDecodeBlocks)
 /// @throws std::invalid_argument for a page_size that is not a multiple of kPageMultiple, and for
 ///   fewer pages in the table than length_k needs
 template <int d, class T>
-void launch_paged_kv(const Attention<T>& a, const int* lengths_k,
+void launch_paged_kv(const DecodeAttention<T>& a, const int* lengths_k,
                      const PagedKv& pages, const Stream& stream,
                      const DecodeWorkspace& workspace) {
   if (pages.page_size < 1 || pages.page_size % kPageMultiple != 0) {
@@ -148,12 +150,13 @@ void launch_paged_kv(const Attention<T>& a, const int* lengths_k,
             decode_bytes<Tile, T>(),
             Tile::stages},
            a, lengths_k, pages,
-           states_at(workspace.states, 2 * blocks, Tile::block_m, d),
+           states_at(workspace.states, even_tiles_slots<Tile>(a, blocks),
+                     Tile::block_m, d),
            workspace.counters);
   });
 }
 
-FA_LAUNCH_16_BIT(decode, Attention,
+FA_LAUNCH_16_BIT(decode, DecodeAttention,
                  (const int*, const PagedKv&, const Stream&,
                   const DecodeWorkspace&),
                  launch_paged_kv, (64), (128));

@@ -68,16 +68,26 @@ __device__ void merge_state(float (&o)[r], RowState& rows,
 }
 
 /// mask_rows() of a warpgroup.
-template <class T, int r>
-__device__ void mask_packed_rows(float (&s)[r], const Attention<T>& a,
-                                 int row0, int key0) {
+template <template <class> class A, class T, int r>
+__device__ void mask_packed_rows(float (&s)[r], const A<T>& a, int row0,
+                                 int key0) {
+  const int lane_key = key0 + lane_column();
 #pragma unroll
   for (int h = 0; h < 2; ++h) {
     const int query = query_of_row(a, row0 + lane_row(h));
-    const int visible = visible_keys(a, query) - key0 - lane_column();
+    const KeyInterval visible = visible_range(a, query);
+    const int begin = visible.begin - lane_key, end = visible.end - lane_key;
 #pragma unroll
-    for (int i = 0; i < r / 2; ++i) {
-      if (element_column(i) >= visible) row_element(s, h, i) = -INFINITY;
+    for (int i0 = 0; i0 < r / 2; i0 += 8) {  // 32 keys
+      const unsigned bits = draft_bits(a, query, key0 + 4 * i0);
+#pragma unroll
+      for (int i = i0; i < i0 + 8; ++i) {
+        const int col = element_column(i);
+        if (col < begin || col >= end ||
+            (bits >> (col % 32 + lane_column()) & 1) == 0) {
+          row_element(s, h, i) = -INFINITY;
+        }
+      }
     }
   }
 }

@@ -28,6 +28,9 @@ using ChunkTile =
     std::conditional_t<warpgroups == 1, HopperTile<T, d, 64, 1, 6>,
                        HopperTile<T, d, 128, 2, d == 64 ? 3 : 2>>;
 
+/// Keys of a window, at least: a box of K has no fewer rows of one page.
+constexpr int kLeastWindow = kPageMultiple;
+
 /// Where queries and keys of each sequence are, in the memory of the device.
 struct ChunkSequences {
   int count;
@@ -39,7 +42,6 @@ struct ChunkSequences {
 };
 
 /// A block's work: 128 rows of a head of K and V, and a part of the keys that they see.
-//! [chunk_item]
 struct ChunkItem {
   int sequence = -1;  ///< negative: no item is left
   int batch = 0;      ///< of Q and O; 0 where sequences are packed
@@ -49,34 +51,34 @@ struct ChunkItem {
   int row0 = 0;  ///< the first of the item's rows
   int part = 0;
 };
-//! [chunk_item]
 
 /// The attention of an item's sequence. Its q and o are those of all sequences.
-template <class T>
-__device__ Attention<T> attention_of_item(Attention<T> a,
-                                          const ChunkItem& item) {
+template <class Tile, class T>
+__device__ DecodeAttention<T> attention_of_item(DecodeAttention<T> a,
+                                                const ChunkItem& item) {
   a.length_q = item.length_q;
-  a.length_k = item.length_k;
-  return a;
+  return attention_of_rows(a, item.sequence, item.length_k, item.row0,
+                           Tile::block_m);
 }
 
 /// A map of K or V whose boxes lie in a page each. Pages are rows of one tensor.
 struct PageMap {
   RaggedMap map;
-  int rows;  ///< from a page to the next
+  TensorMap from_key;  ///< [keys, heads, rows from a key on, columns]
+  int rows;            ///< from a page to the next
 };
 
 /// What the kernel is given.
 template <class T>
 struct ChunkWork {
-  Attention<T> a;  ///< k and v as decode_paged_kv() has them
+  DecodeAttention<T> a;  ///< k and v as decode_paged_kv() has them
   ChunkSequences sequences;
   PageMap k, v;
   int box_rows;
   int parts;               ///< of each item's keys
   int items;               ///< at most, of all parts
   unsigned* item_counter;  ///< 0 before and after the launch
-  SplitStates states;      ///< with more than one part
+  SplitStates states;      ///< of parts that are merged; o is null: none
 };
 
 /// Shared memory of a block.
@@ -102,21 +104,20 @@ __device__ bool next_item(ChunkShared<Tile>& shared, PipelineState<1>& read,
   return item.sequence >= 0;
 }
 
-/// Keys that some rows see, which are 0 where none of them exists.
-template <class T>
-__device__ int keys_of_rows(const Attention<T>& own, int row0, int rows) {
-  if (row0 >= packed_rows(own)) return 0;
-  return visible_keys(own, query_of_row(own, row0 + rows - 1));
-}
-
 /// An item's tiles of keys: its part of those that its rows see.
 template <class Tile, class T>
-__device__ StridedTiles tiles_of_item(const Attention<T>& own,
+__device__ StridedTiles tiles_of_item(const DecodeAttention<T>& own,
                                       const ChunkItem& item, int parts) {
-  const int tiles =
-      ceil_div(keys_of_rows(own, item.row0, Tile::block_m), Tile::block_n);
+  const int keys = keys_of_some_row(own, item.row0, Tile::block_m).end;
+  const int first = own.first_key / Tile::block_n;
+  const int end = larger(first, ceil_div(keys, Tile::block_n));
   const auto begin = [&](int part) {
-    return static_cast<int>(std::int64_t{tiles} * part / parts);
+    if (own.part_keys > 0) {  // of a fixed size, wherever the window begins
+      const std::int64_t key = std::int64_t{part} * own.part_keys;
+      const auto tile = static_cast<int>(key / Tile::block_n);
+      return smaller(larger(first, tile), end);
+    }
+    return first + static_cast<int>(std::int64_t{end - first} * part / parts);
   };
   return {begin(item.part), begin(item.part + 1), 1};
 }
@@ -233,8 +234,8 @@ __device__ void load_pages(ChunkShared<Tile>& shared,
   PipelineState<Tile::stages> at;
   ChunkItem item;
   while (next_item(shared, read, item)) {
-    const StridedTiles tiles = tiles_of_item<Tile>(
-        attention_of_item(work.a, item), item, work.parts);
+    const auto own = attention_of_item<Tile>(work.a, item);
+    const StridedTiles tiles = tiles_of_item<Tile>(own, item, work.parts);
     // The page of the lane's run; page 0 where it has no keys.
     const auto page_of = [&](int tile) {
       if (pages.block_table == nullptr) return item.sequence;
@@ -258,11 +259,18 @@ __device__ void load_pages(ChunkShared<Tile>& shared,
         // Of the run; the others become 0.
         const int rows =
             smaller(larger(item.length_k - key, 0), work.box_rows);
-        const int end = page * map.rows + key % pages.page_size + rows;
-        tma_load(
-            tiles_smem[at.stage].at(row, 0) + panel * Tile::KTile::panel_size,
-            map.map, pipe.full[at.stage], panel * Tile::KTile::panel_cols,
-            kRaggedRows - rows, item.kv_head, end, CacheHint::kEvictNormal);
+        const int before = larger(own.first_key - key, 0);
+        const int from = page * map.rows + key % pages.page_size;
+        auto* const to =
+            tiles_smem[at.stage].at(row, 0) + panel * Tile::KTile::panel_size;
+        const int col = panel * Tile::KTile::panel_cols;
+        if (before > 0) {
+          tma_load(to, map.from_key, pipe.full[at.stage], col, -before,
+                   item.kv_head, from + before, CacheHint::kEvictNormal);
+        } else {
+          tma_load(to, map.map, pipe.full[at.stage], col, kRaggedRows - rows,
+                   item.kv_head, from + rows, CacheHint::kEvictNormal);
+        }
       }
       at.advance();
       page = next_page;
@@ -280,7 +288,7 @@ __device__ void load_rows_of_q(ChunkShared<Tile>& shared,
   PipelineState<kQueryStages<Tile>> write;
   ChunkItem item;
   for (; next_item(shared, read, item); write.advance()) {
-    const Attention<T> own = attention_of_item(a, item);
+    const auto own = attention_of_item<Tile>(work.a, item);
     const auto offset_of = [&](int row) {  // in Q, of its first element
       const int head = item.kv_head * group_size(a) + head_in_group(a, row);
       return item.batch * a.q_strides.batch + head * a.q_strides.head +
@@ -321,19 +329,23 @@ __device__ void load_rows_of_q(ChunkShared<Tile>& shared,
 /// CausalScores of packed rows; `query0` is the warpgroup's first one.
 template <class T>
 struct PackedRowScores : CausalScores<T, KeyTiles::kOwn> {
-  /// As in CausalScores.
+  const DecodeAttention<T>& own;
+  KeyInterval whole;  ///< that all rows see
+  /// As in CausalScores. With a window a tile may be whole although it comes late.
   template <int r>
   __device__ void change(float (&s)[r], int key0, bool masked) {
-    if (masked) mask_packed_rows(s, this->a, this->query0, key0);
+    if (!masked || (whole.begin <= key0 && key0 + 2 * r <= whole.end)) return;
+    mask_packed_rows(s, own, this->query0, key0);
   }
 };
 
 /// The scores of a warpgroup's rows: of the tiles that the block loads it computes those that its own
 /// rows see.
 template <class Tile, class T>
-__device__ PackedRowScores<T> chunk_scores(const Attention<T>& own, int row0,
+__device__ PackedRowScores<T> chunk_scores(const DecodeAttention<T>& own,
+                                           int row0,
                                            const StridedTiles& tiles) {
-  const int visible = keys_of_rows(own, row0, kQueries);
+  const int visible = keys_of_some_row(own, row0, kQueries).end;
   const int needed = ceil_div(visible, Tile::block_n);
   KeyRange range{};
   range.last = tiles.begin;
@@ -341,34 +353,37 @@ __device__ PackedRowScores<T> chunk_scores(const Attention<T>& own, int row0,
   if (range.first < tiles.begin) range.first = tiles.begin - 1;  // none
   range.skipped = tiles.end - 1 - range.first;
   range.first_half = visible - range.first * Tile::block_n <= kHalfKeys;
-  const int edge = visible_keys(own, query_of_row(own, row0)) / Tile::block_n;
+  const KeyInterval whole = keys_of_all_rows(own, row0, kQueries);
+  const bool windowed = whole.begin > tiles.begin * Tile::block_n;
+  const int edge = windowed ? 0 : whole.end / Tile::block_n;
   // A part may begin behind the edge: all of its tiles are masked then.
   range.edge = larger(edge, tiles.begin);
-  return {{own, row0, range}};
+  return {{own, row0, range}, own, whole};
 }
 
 /// Writes O and LSE of a warpgroup's rows, or their states.
 template <class Tile, class T>
-__device__ void finish_rows(const ChunkWork<T>& work, const Attention<T>& own,
+__device__ void finish_rows(const ChunkWork<T>& work,
+                            const DecodeAttention<T>& own,
                             const ChunkItem& item, int row0,
-                            const WarpgroupOutput<Tile>& o,
-                            const RowState& rows) {
-  const Attention<T>& a = work.a;
+                            const WarpgroupOutput<Tile>& o, RowState& rows) {
+  const DecodeAttention<T>& a = work.a;
 #pragma unroll
   for (int h = 0; h < 2; ++h) {
-    const float l = warp_sum<4>(rows.l[h]);
+    float l = warp_sum<4>(rows.l[h]);
     const int row = row0 + lane_row(h);
     const bool exists = row < packed_rows(own);
     const int head = item.kv_head * group_size(a) + head_in_group(a, row);
     const int query = item.query0 + query_of_row(a, row);
     const int of_state = exists ? state_row(a, item.batch, head, query) : 0;
-    if (work.parts > 1) {
+    if (work.states.o != nullptr) {
       if (exists) {
         store_lane_state(work.states, item.part, of_state, o, h, rows.m[h],
                          l);
       }
       continue;
     }
+    const float factor = add_sink(a, head, rows.m[h], l);
     if (exists && lane_column() == 0) {
       a.lse[of_state] =
           l == 0 ? -INFINITY : rows.m[h] * a.scale + log_approx(l);
@@ -376,7 +391,7 @@ __device__ void finish_rows(const ChunkWork<T>& work, const Attention<T>& own,
     T* const to = a.o + item.batch * a.o_strides.batch +
                   head * a.o_strides.head + query * a.o_strides.row;
     store_row<Tile::d>(exists ? to : nullptr, o, h,
-                       l == 0 ? 0 : inverse_approx(l), a.head_dim);
+                       l == 0 ? 0 : factor * inverse_approx(l), a.head_dim);
   }
 }
 
@@ -410,7 +425,7 @@ __global__ void __launch_bounds__(kWarpgroup*(Tile::consumers + 1), 1)
   NoStore no_store;
   ChunkItem item;
   for (; next_item(shared, read.work, item); read.q.advance()) {
-    const Attention<T> own = attention_of_item(work.a, item);
+    const auto own = attention_of_item<Tile>(work.a, item);
     const int row0 = item.row0 + warpgroup * kQueries;
     auto scores = chunk_scores<Tile>(
         own, row0, tiles_of_item<Tile>(own, item, work.parts));
@@ -468,28 +483,33 @@ std::int64_t chunk_items(const Attention<T>& a,
 /// Parts into which the keys of each item are split: one, as in FlashAttention-3, where items fill
 /// 0.8 of the SMs, since states of many rows cost more than the end of a wave.
 template <class Tile, class T>
-int chunk_parts(const Attention<T>& a, const ChunkSequences& sequences) {
+int chunk_parts(const DecodeAttention<T>& a,
+                const ChunkSequences& sequences) {
   if (sequences.parts > 0) return sequences.parts;
+  if (a.part_keys > 0) return ceil_div(a.length_k, a.part_keys);
   const std::int64_t items = chunk_items<Tile>(a, sequences);
   if (10 * items >= 8 * device_properties().sm_count) return 1;
   const auto rows = static_cast<double>(all_rows(a));
-  return split_count(items, ceil_div(a.length_k, Tile::block_n),
+  return split_count(items, ceil_div(most_visible_keys(a), Tile::block_n),
                      device_properties().sm_count,
                      rows / static_cast<double>(items * Tile::block_n));
 }
 
-/// Calls work(Tile{}) with the tile for a problem.
+/// Calls work(Tile{}) with the tile for a problem: with packed queries always the same one, since the
+/// host knows only how many all sequences have.
 template <int d, class T, class Work>
-auto with_chunk_tile(const Attention<T>& a, Work work) {
-  return packed_rows(a) <= kQueries ? work(ChunkTile<T, d, 1>{})
-                                    : work(ChunkTile<T, d>{});
+auto with_chunk_tile(const Attention<T>& a, const ChunkSequences& sequences,
+                     Work work) {
+  return sequences.cu_seqlens_q == nullptr && packed_rows(a) <= kQueries
+             ? work(ChunkTile<T, d, 1>{})
+             : work(ChunkTile<T, d>{});
 }
 
 /// Whether the kernel supports a problem: distances that TMA supports, whole rows from a page to the
 /// next, and no more rows and items than ints number.
 /// @param a with a batch of 1 where the queries are packed
 template <int d, class T>
-bool can_chunk(const Attention<T>& a, const ChunkSequences& sequences) {
+bool can_chunk(const DecodeAttention<T>& a, const ChunkSequences& sequences) {
   const auto fits = [&](const RowStrides& strides) {
     const PageRows rows = page_rows(a, sequences, strides);
     return rows.row > 0 && rows.row < kRaggedWrap &&
@@ -499,42 +519,55 @@ bool can_chunk(const Attention<T>& a, const ChunkSequences& sequences) {
             (strides.head > 0 && is_tensor_map_stride(strides.head))) &&
            rows.count < std::numeric_limits<int>::max() - 256;
   };
+  const int parts =
+      a.part_keys == 0 ? kMostParts : ceil_div(a.length_k, a.part_keys);
   return a.dropout.threshold == 0 && fits(a.k_strides) && fits(a.v_strides) &&
          all_rows(a) <= kMostRows &&
+         (a.window == 0 || a.window >= kLeastWindow) &&
          chunk_items<ChunkTile<T, d, 1>>(a, sequences) <=
-             std::numeric_limits<int>::max() / 2 / kMostParts;
+             std::numeric_limits<int>::max() / 2 / parts;
 }
 
 /// What launch_chunks() needs, whatever lengths and pages say.
 template <int d, class T>
-DecodeWorkspaceSize chunks_workspace(const Attention<T>& a,
+DecodeWorkspaceSize chunks_workspace(const DecodeAttention<T>& a,
                                      const ChunkSequences& sequences) {
-  const int parts = with_chunk_tile<d>(a, [&](auto tile) {
+  const int parts = with_chunk_tile<d>(a, sequences, [&](auto tile) {
     return chunk_parts<decltype(tile)>(a, sequences);
   });
-  return {parts > 1 ? state_floats(parts, all_rows(a), d) : 0, 1};
+  // Parts of a fixed size leave states even where a call has only one.
+  const bool merged = parts > 1 || a.part_keys > 0;
+  return {merged ? state_floats(parts, all_rows(a), d) : 0, 1};
 }
 
 /// launch_chunks() with a tile.
 template <class Tile, class T>
-void launch_chunk_tiles(const Attention<T>& a,
+void launch_chunk_tiles(const DecodeAttention<T>& a,
                         const ChunkSequences& sequences, const Stream& stream,
                         const DecodeWorkspace& workspace) {
   constexpr int d = Tile::d;
   ChunkSequences own = sequences;
   if (own.pages.block_table == nullptr) own.pages.page_size = 1 << 30;
-  const int box_rows = std::gcd(own.pages.page_size, Tile::block_n);
+  // A box that begins with a window must not end with a sequence, too.
+  const bool narrow = a.window > 0 && a.window < Tile::block_n;
+  const int box_rows =
+      std::gcd(own.pages.page_size, narrow ? kLeastWindow : Tile::block_n);
   const auto map = [&](const T* data, const RowStrides& strides) {
     const PageRows rows = page_rows(a, sequences, strides);
-    return PageMap{ragged_map(data, {rows.count, a.kv_heads, a.head_dim},
-                              {rows.row, strides.head}, box_rows),
-                   static_cast<int>(rows.apart)};
+    return PageMap{
+        ragged_map(data, {rows.count, a.kv_heads, a.head_dim},
+                   {rows.row, strides.head}, box_rows),
+        tensor_map(data, {rows.count, a.kv_heads, box_rows, a.head_dim},
+                   {rows.row, strides.head, rows.row}, box_rows),
+        static_cast<int>(rows.apart)};
   };
   const int parts = chunk_parts<Tile>(a, sequences);
   const int rows = numbered_rows(a);
   const auto items =
       static_cast<int>(parts * chunk_items<Tile>(a, sequences));
-  const SplitStates states = states_at(workspace.states, parts, rows, d);
+  const bool merged = chunks_workspace<d>(a, sequences).states > 0;
+  const SplitStates states =
+      merged ? states_at(workspace.states, parts, rows, d) : SplitStates{};
   const int blocks = std::min(items, device_properties().sm_count);
   launch(stream, decode_chunks<Tile, T>,
          {{static_cast<unsigned>(blocks)},
@@ -543,21 +576,22 @@ void launch_chunk_tiles(const Attention<T>& a,
           Tile::stages},
          ChunkWork<T>{a, own, map(a.k, a.k_strides), map(a.v, a.v_strides),
                       box_rows, parts, items, workspace.counters, states});
-  if (parts > 1) launch_merge_parts<d>(a, states, parts, stream, true);
+  if (merged) launch_merge_parts<d>(a, states, parts, stream, true);
 }
 
 /// Launches the kernel, and the merge if there are several parts.
 /// @param a         for which can_chunk() holds, with a head_dim of at most d
 /// @param workspace of chunks_workspace(), with a counter that is 0
 template <int d, class T>
-void launch_chunks(const Attention<T>& a, const ChunkSequences& sequences,
-                   const Stream& stream, const DecodeWorkspace& workspace) {
-  with_chunk_tile<d>(a, [&](auto tile) {
+void launch_chunks(const DecodeAttention<T>& a,
+                   const ChunkSequences& sequences, const Stream& stream,
+                   const DecodeWorkspace& workspace) {
+  with_chunk_tile<d>(a, sequences, [&](auto tile) {
     launch_chunk_tiles<decltype(tile)>(a, sequences, stream, workspace);
   });
 }
 
-FA_LAUNCH_16_BIT(decode, Attention,
+FA_LAUNCH_16_BIT(decode, DecodeAttention,
                  (const ChunkSequences&, const Stream&,
                   const DecodeWorkspace&),
                  launch_chunks, (64), (128));

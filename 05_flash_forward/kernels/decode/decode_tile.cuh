@@ -66,6 +66,76 @@ template <class T>
 __device__ int head_in_group(const Attention<T>& a, int row) {
   return row % group_size(a);
 }
+/// Keys begin <= j < end of a sequence; from first_draft on those that draft_bits() has.
+struct KeyInterval {
+  int begin, end, first_draft;
+};
+/// The keys that a query sees.
+template <class T>
+__device__ KeyInterval visible_range(const Attention<T>& a, int query) {
+  const int end = visible_keys(a, query);
+  return {0, end, end};
+}
+/// The same with a window or a tree.
+template <class T>
+__device__ KeyInterval visible_range(const DecodeAttention<T>& a, int query) {
+  const int end = visible_keys(a, query), before = a.length_k - a.length_q;
+  const int begin = query + 1 + before - a.window;
+  return {a.window == 0 || begin < 0 ? 0 : begin, end,
+          a.tree == nullptr ? end
+          : before < 0      ? 0
+                            : before};
+}
+/// Bit i says whether a tree shows a query key `key` + i.
+template <class T>
+__device__ unsigned draft_bits(const Attention<T>&, int, int) {
+  return ~0u;
+}
+/// The same where there may be a tree: keys before its draft keys are visible.
+template <class T>
+__device__ unsigned draft_bits(const DecodeAttention<T>& a, int query,
+                               int key) {
+  if (a.tree == nullptr) return ~0u;
+  const int words = ceil_div(a.length_q, 32);
+  const int last = a.length_q - 1;  // rows beyond it are not stored
+  const std::uint32_t* const row =
+      a.tree + std::int64_t{query < last ? query : last} * words;
+  const int bit = key - (a.length_k - a.length_q);  // of the row, or before
+  const auto word = [&](int i) {
+    return i < 0 ? ~0u : i < words ? row[i] : 0;
+  };
+  const int first = bit >> 5;
+  return static_cast<unsigned>(
+      (std::uint64_t{word(first + 1)} << 32 | word(first)) >> (bit & 31));
+}
+/// Keys that some of the rows from row0 on see; none where no row exists.
+template <template <class> class A, class T>
+__device__ KeyInterval keys_of_some_row(const A<T>& a, int row0, int rows) {
+  if (row0 >= packed_rows(a)) return {};
+  KeyInterval keys = visible_range(a, query_of_row(a, row0 + rows - 1));
+  keys.begin = visible_range(a, query_of_row(a, row0)).begin;
+  return keys;
+}
+/// Keys that all of them see.
+template <template <class> class A, class T>
+__device__ KeyInterval keys_of_all_rows(const A<T>& a, int row0, int rows) {
+  KeyInterval keys = visible_range(a, query_of_row(a, row0));
+  keys.begin = visible_range(a, query_of_row(a, row0 + rows - 1)).begin;
+  keys.end = keys.first_draft;
+  return keys;
+}
+/// The attention of a sequence, for an item with rows from row0 on.
+template <class T>
+__device__ DecodeAttention<T> attention_of_rows(DecodeAttention<T> a,
+                                                int batch, int keys, int row0,
+                                                int rows) {
+  a.length_k = keys;
+  if (a.tree != nullptr) {
+    a.tree += std::int64_t{batch} * a.length_q * ceil_div(a.length_q, 32);
+  }
+  a.first_key = keys_of_some_row(a, row0, rows).begin;
+  return a;
+}
 /// Tiles of these rows.
 template <class Tile, class T>
 __host__ __device__ int row_tiles_of(const Attention<T>& a) {
@@ -85,6 +155,19 @@ struct DecodeItem {
   int kv_head;
   int row0;  ///< the first of its rows
 };
+
+/// Issues copies of `rows` rows of K, or of V, from key row0 on; those before a first key and from
+/// `end` on become 0, since what is there may be NaN.
+template <class Tile, int rows, class T>
+__device__ void copy_keys_async(T* tile, const T* from, std::int64_t stride,
+                                int row0, int first, int end, int head_dim) {
+  for_row_pieces<rows, Tile::d, Tile::threads>(
+      from, stride, row0, end, head_dim, threadIdx.x,
+      [=](int row, int col, const T* piece, bool inside) {
+        cp_async16(tile + swizzled<Tile::d>(row, col), piece,
+                   inside && row0 + row >= first);
+      });
+}
 
 /// The left operand of Q K^T for 16 rows from row0 on, straight from global memory; 0 beyond the
 /// last row and beyond head_dim.
@@ -132,18 +215,21 @@ __device__ void multiply_fragments_k(float (&s)[1][key_tiles][4],
 /// Masks the scores of keys that a row does not see.
 /// @param row0 the first of the warp's rows
 /// @param key0 the first of its keys
-template <class T, int key_tiles>
-__device__ void mask_rows(float (&s)[1][key_tiles][4], const Attention<T>& a,
+template <template <class> class A, class T, int key_tiles>
+__device__ void mask_rows(float (&s)[1][key_tiles][4], const A<T>& a,
                           int row0, int key0, int lane) {
 #pragma unroll
   for (int h = 0; h < 2; ++h) {
-    const int row = row0 + fragment_row(lane, 2 * h);
-    const int visible = visible_keys(a, query_of_row(a, row)) - key0;
+    const int query = query_of_row(a, row0 + fragment_row(lane, 2 * h));
+    const KeyInterval visible = visible_range(a, query);
 #pragma unroll
     for (int j = 0; j < key_tiles; ++j) {
+      const unsigned bits = draft_bits(a, query, key0 + 8 * j);
 #pragma unroll
       for (int e = 0; e < 2; ++e) {
-        if (8 * j + fragment_column(lane, e) >= visible) {
+        const int i = fragment_column(lane, e), key = key0 + 8 * j + i;
+        if (key < visible.begin || key >= visible.end ||
+            (bits >> i & 1) == 0) {
           s[0][j][2 * h + e] = -INFINITY;
         }
       }

@@ -14,6 +14,30 @@ namespace fa::FA_TARGET {
 /// that a last tile or block has beyond them.
 constexpr std::int64_t kMostRows = std::numeric_limits<int>::max() - 256;
 
+/// Attention as servers ask for it while they decode.
+template <class T>
+struct DecodeAttention : Attention<T> {
+  int window = 0;  ///< keys up to its own position that a query sees; 0: all
+  int part_keys = 0;  ///< of each part, a multiple of kPartKeys; 0: as fills
+                      ///< the GPU best
+  /// [heads]: logits of a further key for each head, whose value is 0; null:
+  /// none
+  const float* sinks = nullptr;
+  /// [batch, length_q, ceil(length_q / 32)]: bit j shows a query draft key j,
+  /// of the last length_q keys; null: all are visible
+  const std::uint32_t* tree = nullptr;
+  int first_key = 0;  ///< of an item; keys before it are not read
+};
+
+/// A part has a multiple of so many keys: whole tiles of all kernels.
+constexpr int kPartKeys = 128;
+
+/// Keys that a query sees at most.
+template <class T>
+int most_visible_keys(const DecodeAttention<T>& a) {
+  return a.window > 0 && a.window < a.length_k ? a.window : a.length_k;
+}
+
 /// Rows of queries of all heads.
 template <class T>
 std::int64_t all_rows(const Attention<T>& a) {
@@ -183,13 +207,37 @@ __device__ void store_output(const Attention<T>& a, int batch, int head,
   }
 }
 
+/// A row's m and l with the sink of its head, if there are sinks.
+/// @return what O is multiplied by
+template <class T>
+__device__ float add_sink(const DecodeAttention<T>& a, int head, float& m,
+                          float& l) {
+  if (a.sinks == nullptr) return 1;
+  const float sink = a.sinks[head] / a.scale, largest = fmaxf(m, sink);
+  const float factor = part_factor(m, largest, a.scale * kLog2E);
+  l = factor * l + part_factor(sink, largest, a.scale * kLog2E);
+  m = largest;
+  return factor;
+}
+/// store_output() with the sink.
+template <int d, class T>
+__device__ void store_output(const DecodeAttention<T>& a, int batch, int head,
+                             int query, RowSplit<d> state) {
+  const float factor = add_sink(a, head, state.m, state.l);
+#pragma unroll
+  for (float& o : state.o) o *= factor;
+  store_output<d, T>(static_cast<const Attention<T>&>(a), batch, head, query,
+                     state);
+}
+
 /// Threads of a block that splits keys, or merges.
 constexpr int kSplitThreads = 128;
 
 /// Merges the parts of each row; a warp has one row.
-template <int d, int at_once, class T>
+/// @tparam A an Attention or a DecodeAttention
+template <int d, int at_once, class A>
 __global__ void __launch_bounds__(kSplitThreads)
-    merge_parts(Attention<T> a, SplitStates states, int parts) {
+    merge_parts(A a, SplitStates states, int parts) {
   grid_dependency_wait();  // for the states
   const int row = blockIdx.x * (kSplitThreads / kWarp) + threadIdx.x / kWarp;
   if (row >= states.rows) return;
@@ -201,15 +249,14 @@ __global__ void __launch_bounds__(kSplitThreads)
 
 /// Launches it.
 /// @param with_pdl behind a kernel that calls launch_dependents(), before the states are complete
-template <int d, class T>
-void launch_merge_parts(const Attention<T>& a, const SplitStates& states,
-                        int parts, const Stream& stream,
-                        bool with_pdl = false) {
+template <int d, class A>
+void launch_merge_parts(const A& a, const SplitStates& states, int parts,
+                        const Stream& stream, bool with_pdl = false) {
   const int blocks = ceil_div(states.rows, kSplitThreads / kWarp);
   Launch merge{{static_cast<unsigned>(blocks)}, {kSplitThreads}};
   merge.with_pdl = with_pdl;
   const auto launch_for = [&](auto at_once) {
-    launch(stream, merge_parts<d, decltype(at_once)::value, T>, merge, a,
+    launch(stream, merge_parts<d, decltype(at_once)::value, A>, merge, a,
            states, parts);
   };
   if (parts <= 2) return launch_for(std::integral_constant<int, 2>{});
