@@ -29,7 +29,9 @@ from .flash_attention import Library, Refused
 class Point(typing.NamedTuple):
     """A cache, and the queries that read it. Without a page_size it has no pages. `lengths`: given,
     although all are length_k; `ragged`: from an eighth of length_k to length_k, in random order.
-    `prompts`: so many sequences have length_q queries, the others one; all are packed."""
+    `prompts`: so many sequences have length_q queries, the others one; all are packed. `tree`: the
+    queries are draft tokens. `prefix`: so many first keys are the same pages in all sequences, and
+    are read once for all; "whole" reads them for each sequence."""
 
     group: str
     batch: int
@@ -43,6 +45,10 @@ class Point(typing.NamedTuple):
     causal: bool = False
     lengths_given: bool = False
     prompts: int = 0
+    window: int = 0
+    part_keys: int = 0
+    tree: bool = False
+    prefix: int = 0
 
     def queries(self):
         """Of each sequence."""
@@ -61,7 +67,9 @@ class Point(typing.NamedTuple):
 
     def bytes(self):
         """What must be read and written at least, in 16 bits."""
-        of_keys = 2 * sum(self.lengths()) * self.kv_heads
+        pairs = zip(self.queries(), self.lengths())
+        seen = [min(n, self.window + q - 1 if self.window else n) for q, n in pairs]
+        of_keys = 2 * (sum(seen) - self.prefix * (self.batch - 1)) * self.kv_heads
         return 2 * self.head_dim * (of_keys + 2 * self.heads * sum(self.queries()))
 
     def flops(self):
@@ -86,6 +94,11 @@ GOALS = (
     Point("mix_prompt", 64, 2048, 8192, True, 64, causal=True, prompts=1),
     Point("mix_prompts", 64, 512, 4096, True, 16, causal=True, prompts=8),
     Point("mix_chunks", 128, 256, 16384, True, 64, causal=True, prompts=4),
+    *(Point(f"window_{n}", 16, 1, 8192, page_size=64, window=n) for n in (128, 1024)),
+    *(Point(f"parts_{n}", 64, 1, 8192, True, 64, part_keys=n) for n in (0, 512, 2048)),
+    *(Point(f"parts_b1_{n}", 1, 1, 32768, page_size=64, part_keys=n) for n in (0, 512, 2048)),
+    Point("tree_q16_b16_8k", 16, 16, 8192, page_size=64, tree=True),
+    Point("prefix_b64", 64, 1, 8704, page_size=64, prefix=8192),
 )
 GRID = tuple(
     Point(f"grid_q{q}_b{b}_p{page}", b, q, k, page_size=page, causal=True)
@@ -100,6 +113,10 @@ SMALL = (
     Point("ragged_page_16", 3, 2, 150, True, 16, heads=8, kv_heads=2, head_dim=64),
     Point("chunks", 2, 40, 150, page_size=16, heads=4, kv_heads=2, head_dim=64, causal=True),
     Point("mix", 3, 70, 150, True, 16, heads=4, kv_heads=2, head_dim=64, causal=True, prompts=1),
+    Point("window", 2, 3, 150, page_size=16, heads=4, kv_heads=2, head_dim=64, window=20),
+    Point("parts", 3, 1, 150, True, heads=4, kv_heads=2, head_dim=64, part_keys=128),
+    Point("tree", 2, 5, 150, page_size=16, heads=4, kv_heads=2, head_dim=64, tree=True),
+    Point("prefix", 3, 2, 150, page_size=16, heads=4, kv_heads=2, head_dim=64, prefix=96),
 )
 # Kernels that are timed beside the chosen one, for more than one query: their fa_decode_kernel.
 KERNELS = {"forward": 1, "even": 4, "paged": 5, "wgmma": 6, "chunked": 7}
@@ -113,8 +130,8 @@ class Cache(points.Case):
 
     rate, unit = "gigabytes_per_second", 1e9
     clean = True  # what the cache writes back would count as time of the call
-    own = (OURS, *KERNELS)
-    headings = {**HEADINGS, **{name: name for name in KERNELS}}
+    own = (OURS, "whole", *KERNELS)
+    headings = {**HEADINGS, **{name: name for name in ("whole", *KERNELS)}}
 
     def __init__(self, point, device):
         torch.manual_seed(1)
@@ -127,6 +144,12 @@ class Cache(points.Case):
         if point.prompts:
             shape = (1, point.heads, self.begins[-1], point.head_dim)
         self.q = torch.randn(shape, **options)
+        if point.prefix:
+            self.q = self.q.transpose(1, 2).contiguous().transpose(1, 2)
+        self.tree = None
+        if point.tree:  # each draft token follows the one before; they fit one word
+            bits = 2 ** torch.arange(1, point.length_q + 1, **numbers) - 1
+            self.tree = bits[:, None].repeat(point.batch, 1, 1)
         self.used = {}  # kernel and workspace of each of our calls
         most = -(-point.length_k // point.page_size) if point.page_size else 1
         rows = point.page_size or point.length_k
@@ -141,6 +164,8 @@ class Cache(points.Case):
         self.table = None
         if point.page_size:
             order = torch.randperm(point.batch * most).reshape(point.batch, most)
+            shared = point.prefix // point.page_size
+            order[:, :shared] = order[0, :shared]
             self.table = order.to(**numbers).contiguous()
 
     def rows(self, x, b):
@@ -159,28 +184,38 @@ class Cache(points.Case):
         return q, k, v
 
     def ours(self, library, kernel=0, name=OURS):
-        self.library = library
+        self.library, point = library, self.point
+        cache = {"k": self.k, "v": self.v}
         options = {"lengths_k": self.lengths, "block_table": self.table}
-        options |= {"cu_seqlens_q": self.cu_seqlens, "causal": self.point.causal, "kernel": kernel}
-        call, o, _ = library.prepare_decode(
-            self.q, self.k, self.v, length_k=self.point.length_k, **options
-        )
+        options |= {"cu_seqlens_q": self.cu_seqlens, "causal": point.causal, "kernel": kernel}
+        options |= {"window": point.window, "part_keys": point.part_keys, "tree": self.tree}
+        options |= {"length_k": point.length_k}
+        if point.prefix and name == OURS:
+            pages = point.prefix // point.page_size
+            first = {"block_table": self.table[:1, :pages].contiguous(), "length_k": point.prefix}
+            last = {"block_table": self.table[:, pages:].contiguous()}
+            last["length_k"] = point.length_k - point.prefix
+            call, o, _ = library.prepare_shared_prefix(self.q, cache | first, cache | last)
+        else:
+            call, o, _ = library.prepare_decode(self.q, **cache, **options)
         self.used[name] = {"kernel": call.kernel, "workspace_bytes": call.bytes}
         return lambda: (call(), o)[1]
 
     def named(self, name):
         """A kernel that is not chosen; None where it does not support the point."""
         try:
-            return self.ours(self.library, KERNELS[name], name)
+            return self.ours(self.library, KERNELS.get(name, 0), name)
         except Refused:
             return None
 
     def flash_3(self):
         """FlashAttention-3 with its own choice of splits; None when it is not there."""
-        if not hasattr(torch.ops.flash_attn_3, "fwd"):
+        if not hasattr(torch.ops.flash_attn_3, "fwd") or self.point.tree:
             return None
         q, k, v = (x.transpose(1, 2) for x in (self.q, self.k, self.v))
         options = {"is_causal": self.point.causal, "num_splits": 0}
+        if self.point.window:
+            options |= {"window_size_left": self.point.window - 1, "window_size_right": 0}
         if self.lengths is not None:
             options["seqused_k"] = self.lengths
         if self.table is not None:
@@ -194,9 +229,11 @@ class Cache(points.Case):
     def flashinfer(self):
         """FlashInfer, planned ahead; None when it is not there. It reads pages, so without a block
         table they are neighbouring rows."""
-        if not peers.version_of("flashinfer-python") or self.cu_seqlens is not None:
+        point = self.point
+        other_mask = point.window or point.tree or self.cu_seqlens is not None
+        if not peers.version_of("flashinfer-python") or other_mask:
             return None
-        library, point = importlib.import_module("flashinfer"), self.point
+        library = importlib.import_module("flashinfer")
         size = point.page_size or PAGE_SIZE
         most = -(-point.length_k // size)
         numbers = {"dtype": torch.int32, "device": self.q.device}
@@ -232,6 +269,8 @@ class Cache(points.Case):
             for name in () if self.point.causal else (FLASH_2, CUDNN):
                 call = peers.backend_call(name, self.q, self.k, self.v, False)
                 found = {name: lambda call=call: call, **found}
+        if self.point.prefix:
+            found["whole"] = lambda: self.named("whole")
         if self.point.length_q > 1:
             found |= {name: lambda name=name: self.named(name) for name in KERNELS}
         return found
@@ -252,11 +291,13 @@ class Cache(points.Case):
         """Of the first and the last sequence, and of these the first and the last head of K."""
         point, found = self.point, []
         group = point.heads // point.kv_heads
+        causal = point.causal or point.tree or point.window > 0
         for b in {0, point.batch - 1}:
             q, k, v = self.sequence(b)
             for head in {0, point.kv_heads - 1}:
                 of_q, of_k = slice(head * group, (head + 1) * group), slice(head, head + 1)
-                exact, _ = attention_in_float64(q[:, of_q], k[:, of_k], v[:, of_k], point.causal)
+                own = q[:, of_q], k[:, of_k], v[:, of_k]
+                exact, _ = attention_in_float64(*own, causal, point.window)
                 found.append(self.rows(o, b)[:, of_q].double() - exact)
         return found
 

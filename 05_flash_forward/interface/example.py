@@ -29,11 +29,13 @@ from common.bench.program import Example, parser_of, run
 from .flash_attention import Library
 
 
-def attention_in_float64(q, k, v, causal):
-    """O and LSE."""
+def attention_in_float64(q, k, v, causal, window=0):
+    """O and LSE; with a window a query sees so many keys at most."""
     q, k, v = q.double(), k.double(), v.double()
     k, v = (for_all_heads(x, q.shape[1]) for x in (k, v))
     mask = visible(q, k, causal)
+    if window:
+        mask = mask.triu(k.shape[2] - q.shape[2] + 1 - window)
     with sdpa_kernel(SDPBackend.MATH):
         o = scaled_dot_product_attention(q, k, v, attn_mask=mask)
     scores = (q @ k.transpose(2, 3) / math.sqrt(q.shape[3])).masked_fill(~mask, -math.inf)

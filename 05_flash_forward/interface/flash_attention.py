@@ -193,14 +193,19 @@ class Library(CLibrary):
         check=False,
         cu_seqlens_q=None,
         kernel=0,
+        window=0,
+        sinks=None,
+        tree=None,
+        part_keys=0,
     ):
         """A call of fa_decode() on q, [batch, heads, length_q, head_dim], and a cache: k and v
         [batch, kv_heads, length_k, head_dim], or with a block_table [cache pages, kv_heads,
         page_size, head_dim] and a length_k. With cu_seqlens_q q is [1, heads, all queries,
         head_dim]. lengths_k, block_table and cu_seqlens_q are int32 tensors beside q. Without a
-        block_table a length_k is that of the first keys. `kernel` is an fa_decode_kernel. Returns
-        (call, o, lse). What the tensors hold is read whenever `call()` runs; `call.kernel` is the
-        name of the kernel."""
+        block_table a length_k is that of the first keys. `kernel` is an fa_decode_kernel; window,
+        part_keys, sinks, float32 [heads], and tree, int32 [batch, length_q, ceil(length_q / 32)],
+        are as in fa_cache. Returns (call, o, lse). What the tensors hold is read whenever `call()`
+        runs; `call.kernel` is the name of the kernel."""
         batch, paged = q.shape[0], block_table is not None
         if cu_seqlens_q is not None:
             if batch != 1:
@@ -217,11 +222,19 @@ class Library(CLibrary):
         a.batch, a.length_k = batch, length_k
         o, lse = place_outputs(a, q, v)
         cache = struct("fa_cache", check=int(check), kernel=kernel)
-        given = {"lengths_k": lengths_k, "block_table": block_table, "cu_seqlens_q": cu_seqlens_q}
-        shapes = ((batch,), (batch, None), (batch + 1,))
-        for (name, tensor), shape in zip(given.items(), shapes):
+        for name, value in (("window", window), ("part_keys", part_keys)):
+            expect_integer(name, value)
+            setattr(cache, name, value)
+        given = {
+            "lengths_k": (lengths_k, (batch,), "int32"),
+            "block_table": (block_table, (batch, None), "int32"),
+            "cu_seqlens_q": (cu_seqlens_q, (batch + 1,), "int32"),
+            "sinks": (sinks, (q.shape[1],), "float32"),
+            "tree": (tree, (batch, q.shape[2], -(-q.shape[2] // 32)), "int32"),
+        }
+        for name, (tensor, shape, dtype) in given.items():
             if tensor is not None:
-                expect(name, tensor, shape, torch.int32, q)
+                expect(name, tensor, shape, dtype, q)
                 setattr(cache, name, tensor.data_ptr())
         if paged:
             cache.most_pages, cache.cache_pages = block_table.shape[1], k.shape[0]
@@ -235,6 +248,28 @@ class Library(CLibrary):
         tensors = (q, k, v, o, lse, workspace, given)
         more = {"kernel": name.decode(), "bytes": bytes_of}
         return self.bound(self.c.fa_decode, a, [a, cache], tensors, **more), o, lse
+
+    def prepare_shared_prefix(self, q, prefix, suffix):
+        """Decoding of sequences that share their first keys, which are read once for all: two calls
+        of fa_decode() and one of fa_merge(). prefix and suffix are arguments of prepare_decode() by
+        their names; the prefix is that of one sequence. q, [batch, heads, length_q, head_dim], lies
+        as [batch, length_q, heads, head_dim]. Returns (call, o, lse)."""
+        batch, heads, length_q, columns = q.shape
+        by_token = q.transpose(1, 2)
+        expect("q.transpose(1, 2)", by_token, (batch, length_q, heads, columns), q.dtype, q)
+        rows = by_token.view(1, batch * length_q, heads, columns).transpose(1, 2)
+        first, other_o, other_lse = self.prepare_decode(rows, **prefix)
+        last, o, lse = self.prepare_decode(q, **suffix)
+        other = struct("fa_other_keys", lse=other_lse.data_ptr(), one_sequence=1)
+        place(other, "o", other_o.transpose(1, 2).view(batch, length_q, heads, -1).transpose(1, 2))
+        structs, tensors = [last.struct, other], (q, first.tensors, last.tensors)
+        merge = self.bound(self.c.fa_merge, last.struct, structs, tensors)
+
+        def call():
+            first(), last(), merge()
+
+        vars(call).update(kernel=f"{first.kernel}, {last.kernel}", bytes=first.bytes + last.bytes)
+        return call, o, lse
 
     def prepare_packed(self, q, k, v, cu_seqlens_q, cu_seqlens_k, causal=False, check=False):
         """A call of fa_forward_packed() on packed sequences: q, k and v are [tokens, heads,
