@@ -197,13 +197,15 @@ class Compiler:
         def one(source):
             target = source.with_suffix(source.suffix + ".o")
             prelude = ["-include", str(header)]
+            command, run, language = [*self.command, *options], None, "c++"
             if source.suffix in (".cpp", ".cc", ".cxx", ".c") and source not in tree.of_cuda:
                 prelude = ["-DLAB_CUDA_OF_HOST(name)="]
+                if source.suffix == ".c":  # it may lack a return, or convert from void*
+                    command, language = [w for w in command if not w.startswith("-std=")], "c"
             objects.append(str(target))
-            run, language = None, "c++"
-            if tree.shows_text and tree.launches_in_argument:
+            if tree.shows_text and tree.launches_in_argument and language == "c++":
                 run = subprocess.run(
-                    [*self.command, *prelude, *options, "-x", "c++", "-E", str(source)],
+                    [*command, *prelude, "-x", "c++", "-E", str(source)],
                     capture_output=True, text=True, errors="surrogateescape",
                 )  # fmt: skip
                 source = source.with_suffix(source.suffix + ".ii")
@@ -211,8 +213,7 @@ class Compiler:
                 prelude, language = [], "c++-cpp-output"
             if run is None or run.returncode == 0:
                 run = subprocess.run(
-                    [*self.command, *prelude, *options, "-x", language, "-c", str(source),
-                     "-o", str(target)],
+                    [*command, *prelude, "-x", language, "-c", str(source), "-o", str(target)],
                     stderr=subprocess.PIPE, text=True, errors="replace",
                 )  # fmt: skip
             if run.returncode != 0:

@@ -102,6 +102,7 @@ HOST_ALONE = """
 static unsigned umin(unsigned a, unsigned b) { return a < b ? a : b; }
 unsigned least(unsigned a, unsigned b) { return umin(a, b); }
 """
+ONLY_C = "#include <stdlib.h>\nint* new(void) { return malloc(4); }\n"
 # As by CUDA's own header.
 FP8 = [0, 0, 0, 0.000106812, 0.00195312, 0.00146484, 0.0136719, 0.0136719, 1, 1, -16, -16, 448, 448,
        448, 57344, 127, 127]  # fmt: skip
@@ -844,7 +845,8 @@ class Lab(unittest.TestCase):
     def test_what_nvcc_compiles_too(self):
         (self.folder / "least.h").write_text("unsigned least(unsigned a, unsigned b);\n")
         (self.folder / "host.cpp").write_text(HOST_ALONE)
-        done = self.lab(COMPILES, "host.cpp", name="main.cu")
+        (self.folder / "only.c").write_text(ONLY_C)
+        done = self.lab(COMPILES, "host.cpp", "only.c", name="main.cu")
         self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
         lines = done.stdout.splitlines()
         self.assertEqual(lines[0], "2147483647 0 3 1 4 4.5 2")
