@@ -152,7 +152,11 @@ void wgmma_wait(int pending) {
   if (pending == 0) kept[lab::current].clear();
 }
 void wgmma(const Wgmma& what, float* sums, int count, const unsigned* a, Where where) {
-  if (lab::this_thread().block->shared_bytes() > 1u << 18) {
+  // Below this address a descriptor may mean one beyond its reach.
+  const auto doubtful =
+      static_cast<std::int64_t>(lab::this_thread().block->shared_bytes()) - (1 << 18);
+  const auto start = [](std::uint64_t operand) { return static_cast<int>(operand & 0x3fff) << 4; };
+  if (std::min(a == nullptr ? start(what.a) : start(what.b), start(what.b)) < doubtful) {
     stop_kernel(
         "unsupported",
         "in a file for Hopper the lab keeps the static shared variables of all kernels side "
