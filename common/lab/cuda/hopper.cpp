@@ -153,10 +153,9 @@ void wgmma_wait(int pending) {
 }
 void wgmma(const Wgmma& what, float* sums, int count, const unsigned* a, Where where) {
   // Below this address a descriptor may mean one beyond its reach.
-  const auto doubtful =
-      static_cast<std::int64_t>(lab::this_thread().block->shared_bytes()) - (1 << 18);
-  const auto start = [](std::uint64_t operand) { return static_cast<int>(operand & 0x3fff) << 4; };
-  if (std::min(a == nullptr ? start(what.a) : start(what.b), start(what.b)) < doubtful) {
+  const int doubtful = static_cast<int>(lab::this_thread().block->shared_bytes()) - (1 << 18);
+  const auto start = [](auto operand) { return static_cast<int>(operand & 0x3fff) << 4; };
+  if (start(what.b) < doubtful || (a == nullptr && start(what.a) < doubtful)) {
     stop_kernel(
         "unsupported",
         "in a file for Hopper the lab keeps the static shared variables of all kernels side "
