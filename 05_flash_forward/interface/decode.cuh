@@ -31,14 +31,44 @@ inline void check_masks(const fa_attention& a, const fa_cache& cache) {
   if (packed) refuse("cu_seqlens_q is not a null pointer, which is what a tree allows");
 }
 
+inline bool has_8_bits(const fa_cache& cache) {
+  return cache.type == FA_CACHE_E4M3;
+}
+
+inline void check_8_bit_cache(const fa_attention& a, const fa_cache& cache) {
+  check_16_bit_problem("a cache in 8 bits", a);
+  check_flag("scale_per_head", cache.scale_per_head);
+  if (a.head_dim % 16 != 0) {
+    refuse("head_dim is {}; a cache in 8 bits allows multiples of 16", a.head_dim);
+  }
+  if (cache.kernel != FA_DECODE_FASTEST) {
+    refuse("kernel is {}; a cache in 8 bits allows 0", cache.kernel);
+  }
+  const std::pair<const char*, bool> others[] = {{"cu_seqlens_q", cache.cu_seqlens_q != nullptr},
+                                                 {"sinks", cache.sinks != nullptr},
+                                                 {"tree", cache.tree != nullptr}};
+  for (const auto& [name, given] : others) {
+    if (given) refuse("{} is not a null pointer, which is what a cache in 8 bits allows", name);
+  }
+  const std::pair<const char*, std::int64_t> sizes[] = {{"window", cache.window},
+                                                        {"part_keys", cache.part_keys}};
+  for (const auto& [name, size] : sizes) {
+    if (size != 0) refuse("{} is {}; a cache in 8 bits allows 0", name, size);
+  }
+}
+
 inline void check_cache(const fa_attention& a, const fa_cache* given) {
   check_struct("fa_cache", given);
   const fa_cache& cache = *given;
   check_flag("check", cache.check);
+  if (cache.type != FA_CACHE_SAME && cache.type != FA_CACHE_E4M3) {
+    refuse("the type of the cache is {}; allowed are 0 (that of q) and 1 (e4m3)", cache.type);
+  }
   if (cache.kernel < 0 || cache.kernel > FA_DECODE_CHUNKED_PREFILL) {
     refuse("kernel is {}; allowed are 0 to {}", cache.kernel, int{FA_DECODE_CHUNKED_PREFILL});
   }
   check_masks(a, cache);
+  if (has_8_bits(cache)) check_8_bit_cache(a, cache);
   if (cache.block_table == nullptr) return;
   check_size("page_size", cache.page_size, kMaxLength);
   check_size("cache_pages", cache.cache_pages, kMaxLength);
@@ -65,13 +95,14 @@ inline attention::MemoryRegion checked_cache(const char* name, const void* point
                                              const fa_cache& cache, std::int64_t columns,
                                              bool written = false) {
   const bool paged = cache.block_table != nullptr;
-  fa_attention pages = a;
-  if (paged) pages.batch = cache.cache_pages;
-  return checked_tensor(name, pointer, strides, pages, a.kv_heads,
-                        paged ? cache.page_size : a.length_k, columns, written);
+  const std::int64_t bytes = has_8_bits(cache) ? 1 : a.type == FA_TYPE_FLOAT32 ? 4 : 2;
+  return checked_tensor(name, pointer, row_strides(strides),
+                        {paged ? cache.cache_pages : a.batch, a.kv_heads,
+                         paged ? cache.page_size : a.length_k, columns},
+                        bytes, written, columns == a.head_dim ? "head_dim" : "head_dim_v");
 }
 
-// Checks where lengths, tables and sinks are.
+// Checks where lengths, tables, sinks and scales are.
 inline std::vector<attention::MemoryRegion> checked_tables(const fa_attention& a,
                                                            const fa_cache& cache) {
   std::vector<attention::MemoryRegion> regions;
@@ -85,6 +116,14 @@ inline std::vector<attention::MemoryRegion> checked_tables(const fa_attention& a
   add("cu_seqlens_q", cache.cu_seqlens_q, a.batch + 1);
   add("sinks", cache.sinks, a.heads);
   add("tree", cache.tree, a.batch * a.length_q * ceil_div<std::int64_t>(a.length_q, 32));
+  const std::int64_t rows = cache.block_table == nullptr ? a.batch : cache.cache_pages;
+  const std::int64_t scales = cache.scale_per_head == 0 ? 1 : rows * a.kv_heads;
+  for (const auto& [name, pointer] :
+       {std::pair{"k_scales", cache.k_scales}, {"v_scales", cache.v_scales}}) {
+    if (!has_8_bits(cache)) continue;
+    regions.push_back(checked_bytes(name, pointer, alignof(float),
+                                    sizeof(float) * static_cast<std::uint64_t>(scales)));
+  }
   return regions;
 }
 
@@ -166,13 +205,24 @@ DecodeAttention<T> decode_attention(Attention<T> a, const fa_cache& cache) {
           cache.tree};
 }
 
+inline EightBitCache eight_bit_cache(const fa_attention& a, const fa_cache& cache) {
+  return {static_cast<const e4m3*>(a.k),
+          static_cast<const e4m3*>(a.v),
+          cache.k_scales,
+          cache.v_scales,
+          cache.scale_per_head == 1,
+          pages_of(cache)};
+}
+
 // Calls work(attention, d, sequences, kernel) for a problem and a cache that were checked.
 template <class Work>
 void with_decode_kernel(const fa_attention& given, const fa_cache& cache, Work work) {
   const ChunkSequences sequences = sequences_of(given, cache);
   with_16_bit_attention(problem_of_queries(given, cache), [&](const auto& all, auto d) {
     const auto a = decode_attention(all, cache);
-    work(a, d, sequences, decode_kernel<decltype(d)::value>(a, sequences, cache.kernel));
+    work(a, d, sequences,
+         has_8_bits(cache) ? kEightBitCache
+                           : decode_kernel<decltype(d)::value>(a, sequences, cache.kernel));
   });
 }
 
@@ -198,14 +248,17 @@ void launch_decode(int kernel, const DecodeAttention<T>& a, const ChunkSequences
 }
 
 // Rows of elements of four bytes, as append_rows() takes them.
-inline NewRows new_rows(const fa_attention& a, const void* from, const fa_strides& from_strides,
-                        const void* to, const fa_strides& to_strides, std::int64_t columns) {
+inline NewRows new_rows(const fa_attention& a, const fa_cache& cache, const void* from,
+                        const fa_strides& from_strides, const void* to,
+                        const fa_strides& to_strides, std::int64_t columns, const float* scales) {
   const std::int64_t each = a.type == FA_TYPE_FLOAT32 ? 1 : 2;  // elements of four bytes
-  const auto in_fours = [&](const fa_strides& s) {
-    return RowStrides{s.batch / each, s.head / each, s.row / each};
+  const auto in_fours = [](const fa_strides& s, std::int64_t of_four) {
+    return RowStrides{s.batch / of_four, s.head / of_four, s.row / of_four};
   };
-  return {static_cast<const float*>(from), static_cast<float*>(const_cast<void*>(to)),
-          in_fours(from_strides), in_fours(to_strides), static_cast<int>(columns / each)};
+  return {static_cast<const float*>(from),  static_cast<float*>(const_cast<void*>(to)),
+          in_fours(from_strides, each),     in_fours(to_strides, has_8_bits(cache) ? 4 : each),
+          static_cast<int>(columns / each), scales,
+          cache.scale_per_head == 1};
 }
 
 }  // namespace
@@ -226,8 +279,9 @@ const char* fa_decode_kernel_name(const fa_attention* given, const fa_cache* cac
   return guarded_name([&] {
     check_decode(given, cache);
     with_decode_kernel(*given, *cache, [&](const auto& a, auto, const auto&, int kernel) {
-      constexpr const char* names[] = {"02_packed_gqa", "03_one_launch", "04_even_tiles",
-                                       "05_paged_kv",   "06_wgmma",      "07_chunked_prefill"};
+      constexpr const char* names[] = {"02_packed_gqa",  "03_one_launch", "04_even_tiles",
+                                       "05_paged_kv",    "06_wgmma",      "07_chunked_prefill",
+                                       "eight_bit_cache"};
       last_name() = kernel == FA_DECODE_FORWARD ? forward_kernel(a).name
                                                 : names[kernel - FA_DECODE_PACKED_GQA];
     });
@@ -246,9 +300,13 @@ int fa_decode(const fa_attention* given, const fa_cache* given_cache) {
       const DecodeWorkspaceSize size = decode_workspace<d>(kernel, a, of);
       check_workspace_bytes(given->workspace_bytes, workspace_bytes(size));
       char* const memory = static_cast<char*>(given->workspace);
-      launch_decode<d>(kernel, a, of, stream_of(*given),
-                       {reinterpret_cast<float*>(memory + counter_bytes(size)),
-                        reinterpret_cast<unsigned*>(memory)});
+      const DecodeWorkspace workspace{reinterpret_cast<float*>(memory + counter_bytes(size)),
+                                      reinterpret_cast<unsigned*>(memory)};
+      if (kernel == kEightBitCache) {
+        return launch_eight_bit_cache<d>(a, eight_bit_cache(*given, cache), of.lengths_k,
+                                         stream_of(*given), workspace);
+      }
+      launch_decode<d>(kernel, a, of, stream_of(*given), workspace);
     });
   });
 }
@@ -274,11 +332,13 @@ int fa_append(const fa_attention* given, const fa_cache* given_cache,
     for (const auto& region : checked_tables(a, cache)) memory.read.push_back(region);
     const CurrentGpu gpu(checked_gpu(memory));
     if (cache.check == 1) check_pages(a, cache);
-    launch_append(new_rows(a, keys.k, keys.k_strides, a.k, a.k_strides, d),
-                  new_rows(a, keys.v, keys.v_strides, a.v, a.v_strides, columns_v),
-                  static_cast<int>(a.batch), static_cast<int>(a.kv_heads),
-                  static_cast<int>(a.length_q), static_cast<int>(a.length_k), cache.lengths_k,
-                  pages_of(cache), stream_of(a));
+    const auto append = has_8_bits(cache) ? a.type == FA_TYPE_FLOAT16 ? launch_append<half>
+                                                                      : launch_append<bfloat16>
+                                          : launch_append<void>;
+    append(new_rows(a, cache, keys.k, keys.k_strides, a.k, a.k_strides, d, cache.k_scales),
+           new_rows(a, cache, keys.v, keys.v_strides, a.v, a.v_strides, columns_v, cache.v_scales),
+           static_cast<int>(a.batch), static_cast<int>(a.kv_heads), static_cast<int>(a.length_q),
+           static_cast<int>(a.length_k), cache.lengths_k, pages_of(cache), stream_of(a));
   });
 }
 

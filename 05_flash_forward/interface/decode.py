@@ -31,7 +31,8 @@ class Point(typing.NamedTuple):
     although all are length_k; `ragged`: from an eighth of length_k to length_k, in random order.
     `prompts`: so many sequences have length_q queries, the others one; all are packed. `tree`: the
     queries are draft tokens. `prefix`: so many first keys are the same pages in all sequences, and
-    are read once for all; "whole" reads them for each sequence."""
+    are read once for all; "whole" reads them for each sequence. `eight_bits`: the cache is in
+    e4m3."""
 
     group: str
     batch: int
@@ -49,6 +50,7 @@ class Point(typing.NamedTuple):
     part_keys: int = 0
     tree: bool = False
     prefix: int = 0
+    eight_bits: bool = False
 
     def queries(self):
         """Of each sequence."""
@@ -66,10 +68,11 @@ class Point(typing.NamedTuple):
         return [max(n, q) if self.prompts else n for n, q in zip(drawn.tolist(), self.queries())]
 
     def bytes(self):
-        """What must be read and written at least, in 16 bits."""
+        """What must be read and written at least; q and o have 16 bits."""
         pairs = zip(self.queries(), self.lengths())
         seen = [min(n, self.window + q - 1 if self.window else n) for q, n in pairs]
         of_keys = 2 * (sum(seen) - self.prefix * (self.batch - 1)) * self.kv_heads
+        of_keys /= 2 if self.eight_bits else 1
         return 2 * self.head_dim * (of_keys + 2 * self.heads * sum(self.queries()))
 
     def flops(self):
@@ -88,6 +91,8 @@ GOALS = (
     Point("ragged", 64, 1, 8192, ragged=True),
     Point("ragged_page_16", 64, 1, 8192, ragged=True, page_size=16),
     Point("ragged_page_64", 64, 1, 8192, ragged=True, page_size=64),
+    Point("b16_8k_e4m3", 16, 1, 8192, eight_bits=True),
+    Point("ragged_page_64_e4m3", 64, 1, 8192, ragged=True, page_size=64, eight_bits=True),
     Point("chunk_q16_b4_32k", 4, 16, 32768, causal=True, lengths_given=True),
     Point("chunk_q256_b1_32k", 1, 256, 32768, causal=True),
     Point("chunk_q2048_b8_8k", 8, 2048, 8192, causal=True),
@@ -111,6 +116,7 @@ SMALL = (
     Point("queries", 1, 5, 90, heads=4, kv_heads=1),
     Point("ragged", 3, 1, 150, ragged=True, heads=8, kv_heads=2, head_dim=64),
     Point("ragged_page_16", 3, 2, 150, True, 16, heads=8, kv_heads=2, head_dim=64),
+    Point("e4m3", 3, 1, 150, True, 16, heads=8, kv_heads=2, head_dim=64, eight_bits=True),
     Point("chunks", 2, 40, 150, page_size=16, heads=4, kv_heads=2, head_dim=64, causal=True),
     Point("mix", 3, 70, 150, True, 16, heads=4, kv_heads=2, head_dim=64, causal=True, prompts=1),
     Point("window", 2, 3, 150, page_size=16, heads=4, kv_heads=2, head_dim=64, window=20),
@@ -123,6 +129,7 @@ KERNELS = {"forward": 1, "even": 4, "paged": 5, "wgmma": 6, "chunked": 7}
 
 
 PAGE_SIZE = 64  # for FlashInfer, where a point has none
+SCALE = 2**-6  # of codes, which are up to 448
 
 
 class Cache(points.Case):
@@ -159,6 +166,11 @@ class Cache(points.Case):
             torch.randn(shape[0], shape[2], shape[1], shape[3], **options).transpose(1, 2)
             for _ in range(2)
         )
+        self.codes, self.scales = (self.k, self.v), None
+        if point.eight_bits:  # bfloat16 holds what they stand for
+            self.codes = [(x / SCALE).to(torch.float8_e4m3fn) for x in (self.k, self.v)]
+            self.k, self.v = (x.to(self.q.dtype) * SCALE for x in self.codes)
+            self.scales = torch.full((1,), SCALE, dtype=torch.float32, device=device)
         given = point.ragged or point.lengths_given
         self.lengths = torch.tensor(point.lengths(), **numbers) if given else None
         self.table = None
@@ -185,11 +197,11 @@ class Cache(points.Case):
 
     def ours(self, library, kernel=0, name=OURS):
         self.library, point = library, self.point
-        cache = {"k": self.k, "v": self.v}
+        cache = dict(zip("kv", self.codes))
         options = {"lengths_k": self.lengths, "block_table": self.table}
         options |= {"cu_seqlens_q": self.cu_seqlens, "causal": point.causal, "kernel": kernel}
         options |= {"window": point.window, "part_keys": point.part_keys, "tree": self.tree}
-        options |= {"length_k": point.length_k}
+        options |= {"length_k": point.length_k, "k_scales": self.scales, "v_scales": self.scales}
         if point.prefix and name == OURS:
             pages = point.prefix // point.page_size
             first = {"block_table": self.table[:1, :pages].contiguous(), "length_k": point.prefix}
@@ -209,13 +221,19 @@ class Cache(points.Case):
             return None
 
     def flash_3(self):
-        """FlashAttention-3 with its own choice of splits; None when it is not there."""
+        """FlashAttention-3 with its own choice of splits; None when it is not there. Its queries
+        have the type of the cache."""
         if not hasattr(torch.ops.flash_attn_3, "fwd") or self.point.tree:
             return None
-        q, k, v = (x.transpose(1, 2) for x in (self.q, self.k, self.v))
+        q, k, v = (x.transpose(1, 2) for x in (self.q, *self.codes))
         options = {"is_causal": self.point.causal, "num_splits": 0}
         if self.point.window:
             options |= {"window_size_left": self.point.window - 1, "window_size_right": 0}
+        if self.point.eight_bits:
+            q = (q / SCALE).to(k.dtype)
+            of_heads = self.scales.expand(self.point.batch, self.point.kv_heads)
+            names = ("q_descale", "k_descale", "v_descale")
+            options |= dict.fromkeys(names, of_heads.contiguous())
         if self.lengths is not None:
             options["seqused_k"] = self.lengths
         if self.table is not None:
@@ -246,14 +264,15 @@ class Cache(points.Case):
         indices = torch.cat([table[b, : int(n)] for b, n in enumerate(pages)])
         last = ((lengths - 1) % size + 1).to(**numbers)
         sizes = (point.heads, point.kv_heads, point.head_dim)
-        k, v = (x.transpose(1, 2).reshape(-1, size, *sizes[1:]) for x in (self.k, self.v))
+        k, v = (x.transpose(1, 2).reshape(-1, size, *sizes[1:]) for x in self.codes)
         workspace = torch.empty(1 << 28, dtype=torch.uint8, device=self.q.device)
-        types = {"q_data_type": self.q.dtype, "kv_data_type": self.k.dtype}
+        types = {"q_data_type": self.q.dtype, "kv_data_type": k.dtype}
+        scales = {"k_scale": SCALE, "v_scale": SCALE} if point.eight_bits else {}
         if point.length_q == 1:
             wrapper = library.BatchDecodeWithPagedKVCacheWrapper(workspace, use_tensor_cores=True)
             wrapper.plan(begins, indices, last, *sizes, size, **types)
             q = self.q[:, :, 0].contiguous()
-            return lambda: wrapper.run(q, (k, v)).unsqueeze(2)
+            return lambda: wrapper.run(q, (k, v), **scales).unsqueeze(2)
         wrapper = library.BatchPrefillWithPagedKVCacheWrapper(workspace)
         rows = torch.arange(point.batch + 1, **numbers) * point.length_q
         causal = self.point.causal
@@ -264,7 +283,7 @@ class Cache(points.Case):
 
     def others(self):
         found = {FLASH_3: self.flash_3, FLASHINFER: self.flashinfer}
-        if self.lengths is None and self.table is None:
+        if self.lengths is None and self.table is None and not self.point.eight_bits:
             # Their causal mask is aligned to the top left.
             for name in () if self.point.causal else (FLASH_2, CUDNN):
                 call = peers.backend_call(name, self.q, self.k, self.v, False)

@@ -7,6 +7,7 @@
 
 #include "05_flash_forward/interface/checks.cuh"
 #include "05_flash_forward/kernels/decode/07_chunked_prefill.cuh"
+#include "05_flash_forward/kernels/decode/eight_bit_cache.cuh"
 #include "05_flash_forward/src/decode_cost.hpp"
 #include "05_flash_forward/src/dispatch.cuh"
 
@@ -18,6 +19,9 @@ template <class T>
 bool is_plain(const DecodeAttention<T>& a) {
   return a.window == 0 && a.part_keys == 0 && a.sinks == nullptr && a.tree == nullptr;
 }
+
+// Beside those of fa_decode_kernel: the one for a cache in 8 bits.
+constexpr int kEightBitCache = FA_DECODE_CHUNKED_PREFILL + 1;
 
 // Whether a kernel, an fa_decode_kernel, computes a problem here.
 template <int d, class T>

@@ -110,6 +110,12 @@ enum fa_decode_kernel {
   FA_DECODE_CHUNKED_PREFILL = 7,  ///< Hopper GPUs, all that fa_decode() computes
 };
 
+/// Types of a cache, for fa_cache.type.
+enum fa_cache_type {
+  FA_CACHE_SAME = 0,  ///< that of the queries
+  FA_CACHE_E4M3 = 1   ///< 8 bits, where queries and o have 16: a value is its code times a scale
+};
+
 /// A cache of keys and values that a model which generates text reads, for fa_decode(). Of the
 /// fa_attention length_k is the most keys that a sequence can have.
 typedef struct fa_cache {
@@ -157,6 +163,13 @@ typedef struct fa_cache {
   /// they change while a kernel runs it ends, too, but o and lse may be anything, and the workspace
   /// must be 0 again before the next call.
   int32_t check;
+  int32_t type;  ///< an fa_cache_type
+  /// @{ Only with FA_CACHE_E4M3, for which head_dim is a multiple of 16, cu_seqlens_q null and
+  /// `kernel` 0. Scales are above 0.
+  int32_t scale_per_head;  ///< 0: one scale for all; 1: one for each head of each page
+  const float* k_scales;   ///< [1]; or [cache_pages, kv_heads], without pages [batch, kv_heads]
+  const float* v_scales;   ///< likewise
+  /// @}
 } fa_cache;
 
 /// As fa_forward() for a cache: single queries, chunks and whole prompts. Lengths, block table and
@@ -197,9 +210,11 @@ typedef struct fa_new_keys {
 /// Writes new keys and values to a cache, before fa_decode() with the same fa_attention and
 /// fa_cache reads it: the lengths count the new keys, which become the last length_q of each
 /// sequence. Where a sequence has fewer, its last ones are written. Rows are copied as they are:
-/// the caller has rotated them. Of the fa_attention q, o, lse and the workspace are not looked at;
-/// k and v are written, in pages that the sequences do not share. A head_dim up to 256 in all
-/// types. One launch, which can be captured unless the cache asks for the check. Without the check
+/// the caller has rotated them. For a cache in 8 bits, whose scales are given, they have 16, are
+/// divided by the scale and rounded to nearest; what is too large becomes 448, and NaN stays NaN. Of
+/// the fa_attention q, o, lse and the workspace are not looked at; k and v are written, in pages that
+/// the sequences do not share. A head_dim up to 256 in all types, up to 128 for 8 bits. One launch,
+/// which can be captured unless the cache asks for the check. Without the check
 /// a length out of range counts as the nearest one that is allowed, and rows of a page out of range
 /// are not written.
 /// @return an fa_status; fa_last_error() says what was refused, or why it failed

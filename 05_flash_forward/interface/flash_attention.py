@@ -146,9 +146,12 @@ class Library(CLibrary):
         super().__init__(path, "fa_", FUNCTIONS)
         self.c.fa_default_scale.argtypes = [ctypes.c_int64]
 
-    def describe(self, q, k, v, causal=False, scale=None, dropout=0.0, seed=0, sequences=0):
+    def describe(
+        self, q, k, v, causal=False, scale=None, dropout=0.0, seed=0, sequences=0, dtype=None
+    ):
         """The fa_attention of a problem, without o, lse, workspace and stream. k and v have as many
-        sequences as q, or of these as many as are given; with None any number."""
+        sequences as q, or of these as many as are given; with None any number. Their type is that
+        of q, or dtype."""
         types = {torch.float32: 0, torch.float16: 1, torch.bfloat16: 2}
         if q.dim() != 4 or q.dtype not in types:
             raise Refused(
@@ -158,8 +161,9 @@ class Library(CLibrary):
             raise Refused(f"q is on {q.device}; the library runs on the {self.runs_on}")
         batch, heads, length_q, head_dim = q.shape
         sequences = batch if sequences == 0 else sequences
-        expect("k", k, (sequences, None, None, head_dim), q.dtype, q, dense=False)
-        expect("v", v, (*k.shape[:3], None), q.dtype, q, dense=False)
+        dtype = q.dtype if dtype is None else dtype
+        expect("k", k, (sequences, None, None, head_dim), dtype, q, dense=False)
+        expect("v", v, (*k.shape[:3], None), dtype, q, dense=False)
         a = struct("fa_attention", batch=batch, heads=heads, kv_heads=k.shape[1])
         a.length_q, a.length_k, a.type = length_q, k.shape[2], types[q.dtype]
         a.head_dim, a.head_dim_v = head_dim, v.shape[3]
@@ -197,6 +201,8 @@ class Library(CLibrary):
         sinks=None,
         tree=None,
         part_keys=0,
+        k_scales=None,
+        v_scales=None,
     ):
         """A call of fa_decode() on q, [batch, heads, length_q, head_dim], and a cache: k and v
         [batch, kv_heads, length_k, head_dim], or with a block_table [cache pages, kv_heads,
@@ -204,7 +210,8 @@ class Library(CLibrary):
         head_dim]. lengths_k, block_table and cu_seqlens_q are int32 tensors beside q. Without a
         block_table a length_k is that of the first keys. `kernel` is an fa_decode_kernel; window,
         part_keys, sinks, float32 [heads], and tree, int32 [batch, length_q, ceil(length_q / 32)],
-        are as in fa_cache. Returns (call, o, lse). What the tensors hold is read whenever `call()`
+        are as in fa_cache. With k_scales and v_scales, float32 [1] or [k.shape[0], kv_heads], k and
+        v are torch.float8_e4m3fn. Returns (call, o, lse). What the tensors hold is read whenever `call()`
         runs; `call.kernel` is the name of the kernel."""
         batch, paged = q.shape[0], block_table is not None
         if cu_seqlens_q is not None:
@@ -212,7 +219,9 @@ class Library(CLibrary):
                 raise Refused(f"q is {list(q.shape)}; with cu_seqlens_q its batch is 1")
             expect("cu_seqlens_q", cu_seqlens_q, (None,), torch.int32, q)
             batch = cu_seqlens_q.shape[0] - 1
-        a = self.describe(q, k, v, causal, sequences=None if paged else batch)
+        eight_bits = k_scales is not None
+        dtype = torch.float8_e4m3fn if eight_bits else None
+        a = self.describe(q, k, v, causal, sequences=None if paged else batch, dtype=dtype)
         if paged and length_k is None:
             raise Refused("length_k is None; with a block_table it is the most keys of a sequence")
         length_k = k.shape[2] if length_k is None else length_k
@@ -232,6 +241,11 @@ class Library(CLibrary):
             "sinks": (sinks, (q.shape[1],), "float32"),
             "tree": (tree, (batch, q.shape[2], -(-q.shape[2] // 32)), "int32"),
         }
+        if eight_bits:
+            cache.type, cache.scale_per_head = 1, int(k_scales.dim() == 2)
+            shape = tuple(k.shape[:2]) if k_scales.dim() == 2 else (1,)
+            given |= {"k_scales": (k_scales, shape, "float32")}
+            given |= {"v_scales": (v_scales, shape, "float32")}
         for name, (tensor, shape, dtype) in given.items():
             if tensor is not None:
                 expect(name, tensor, shape, dtype, q)

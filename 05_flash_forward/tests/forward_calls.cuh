@@ -48,7 +48,8 @@ inline std::int64_t most_pages(const Problem& p, std::int64_t page) {
 
 // fa_decode() and fa_append() on a cache: sequences of the lengths of the inputs, in pages if
 // there is a page size. Each tensor has a distance of its own between rows.
-template <class H>
+// C: the type of the cache, e4m3 with scales that are to be given.
+template <class H, class C = H>
 struct DecodeCall {
   // pages: of each sequence; if there are none, from the last one to the second. No sequence has
   // page 0, which is NaN.
@@ -61,7 +62,7 @@ struct DecodeCall {
         table(std::move(pages)),
         q(shape_of_rows(), p.layout, p.shape.head_dim + gap),
         k(shape_of_cache(), p.layout, p.shape.head_dim + 2 * gap),
-        v(shape_of_cache(), p.layout, p.shape.head_dim + gap),
+        v(shape_of_cache(), p.layout, p.shape.head_dim + (sizeof(C) == 1 ? 4 : 1) * gap),
         o(shape_of_rows(), p.layout, p.shape.head_dim + 3 * gap),
         new_k(shape_of_new(), p.layout, p.shape.head_dim + gap),
         new_v(shape_of_new(), p.layout, p.shape.head_dim),
@@ -124,7 +125,7 @@ struct DecodeCall {
     inputs.lengths_k = of;
     cache.lengths_k = of.empty() ? nullptr : lengths.data();
     if (!of.empty()) lengths.upload(of.data());
-    k.write(cached(inputs.k, 0)), v.write(cached(inputs.v, 0));
+    k.write(cached(inputs.k, 0, k_scales)), v.write(cached(inputs.v, 0, v_scales));
     if (other_cache) give_workspace();
   }
   void set_table(Lengths of) {
@@ -134,17 +135,18 @@ struct DecodeCall {
   // Takes the last length_q keys of each sequence out of the cache, for fa_append().
   void take_new_keys() {
     take(new_k, inputs.k), take(new_v, inputs.v);
-    k.write(cached(inputs.k, problem.shape.length_q));
-    v.write(cached(inputs.v, problem.shape.length_q));
+    k.write(cached(inputs.k, problem.shape.length_q, k_scales));
+    v.write(cached(inputs.v, problem.shape.length_q, v_scales));
   }
   // Whether the cache is as it was before.
   bool has_new_keys() {
     const auto same = [](Tensor<float, 4> got, const Tensor<float, 4>& right) {
       return std::equal(got.data(), got.data() + got.count(), right.data(), [](float x, float y) {
-        return x == y || (std::isnan(x) && std::isnan(y));
+        return x == static_cast<float>(static_cast<C>(y)) || (std::isnan(x) && std::isnan(y));
       });
     };
-    return same(read(k), cached(inputs.k, 0)) && same(read(v), cached(inputs.v, 0));
+    return same(read(k), cached(inputs.k, 0, k_scales)) &&
+           same(read(v), cached(inputs.v, 0, v_scales));
   }
   // What is said about a call with something changed: change(attention, cache) or change(attention,
   // cache, new keys).
@@ -191,7 +193,8 @@ struct DecodeCall {
     return inputs.window == 0 ? 0 : length_of(batch) - queries + 1 - inputs.window;
   }
   // The cache without the last keys of each sequence; all else is NaN.
-  Tensor<float, 4> cached(const Tensor<float, 4>& rows, std::int64_t without) const {
+  Tensor<float, 4> cached(const Tensor<float, 4>& rows, std::int64_t without,
+                          const std::vector<float>& scales) const {
     Tensor<float, 4> result(shape_of_cache());
     std::fill_n(result.data(), result.count(), NAN);
     for_each_index(rows.shape(), [&](const Shape<4>& at) {
@@ -201,9 +204,15 @@ struct DecodeCall {
         to[0] = table[static_cast<std::size_t>(at[0] * most + at[2] / page)];
         to[2] = at[2] % page;
       }
-      result.view()[to] = rows.view()[at];
+      result.view()[to] = rows.view()[at] / (scales.empty() ? 1 : scales[scale_of(at)]);
     });
     return result;
+  }
+  // The index of an element's scale, if each head of each page or sequence has its own.
+  std::size_t scale_of(const Shape<4>& at) const {
+    const std::int64_t row =
+        page == 0 ? at[0] : table[static_cast<std::size_t>(at[0] * most + at[2] / page)];
+    return static_cast<std::size_t>(row * problem.shape.kv_heads + at[1]);
   }
   void take(Placed<H>& to, const Tensor<float, 4>& rows) {
     Tensor<float, 4> taken(shape_of_new());
@@ -218,7 +227,10 @@ struct DecodeCall {
   DecodeInputs inputs;
   std::int64_t page, most;
   Lengths table;
-  Placed<H> q, k, v, o, new_k, new_v;
+  std::vector<float> k_scales, v_scales;  // of a cache in 8 bits, as scale_of() numbers them
+  Placed<H> q;
+  Placed<C> k, v;
+  Placed<H> o, new_k, new_v;
   DeviceBuffer<float> lse, sinks;
   DeviceBuffer<std::uint32_t> tree;
   DeviceBuffer<std::int32_t> lengths, cu_seqlens_q, device_table;

@@ -95,6 +95,22 @@ __device__ std::uint32_t pack4(float x, float y, float z, float w) {
   static_assert(sizeof(T) == 1);
   return Four(make_float4(x, y, z, w)).__x;
 }
+/// The four e4m3 of a register as float16, which is exact, two in each of two registers: two
+/// instructions of sm_89 and later.
+__device__ inline void unpack_e4m3(std::uint32_t (&to)[2], std::uint32_t codes) {
+#if __CUDA_ARCH__ >= 890
+  asm("{\n.reg .b16 low, high;\nmov.b32 {low, high}, %2;\n"
+      "cvt.rn.f16x2.e4m3x2 %0, low;\ncvt.rn.f16x2.e4m3x2 %1, high;\n}\n"
+      : "=r"(to[0]), "=r"(to[1])
+      : "r"(codes));
+#else
+  for (int i = 0; i < 2; ++i) {
+    const auto pair = static_cast<__nv_fp8x2_storage_t>(codes >> 16 * i);
+    const __half2_raw values = __nv_cvt_fp8x2_to_halfraw2(pair, __NV_E4M3);
+    memcpy(&to[i], &values, sizeof to[i]);
+  }
+#endif
+}
 /// Two neighbours, as pack2() has them; the address is a multiple of 4.
 template <class T>
 __device__ std::uint32_t load_pair(const T* address) {

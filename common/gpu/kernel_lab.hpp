@@ -216,6 +216,17 @@ inline int __clz(int bits) {
   return bits == 0 ? 32 : __builtin_clz(static_cast<unsigned>(bits));
 }
 
+/// Byte i of the result is the one, of the eight of x and y, that bits 4 i to 4 i + 2 of `selector`
+/// name.
+inline unsigned __byte_perm(unsigned x, unsigned y, unsigned selector) {
+  const std::uint64_t bytes = std::uint64_t{y} << 32 | x;
+  unsigned result = 0;
+  for (int i = 0; i < 4; ++i) {
+    result |= static_cast<unsigned>(bytes >> 8 * (selector >> 4 * i & 7u) & 0xffu) << 8 * i;
+  }
+  return result;
+}
+
 /// The bits of a float32, and back.
 inline std::uint32_t __float_as_uint(float x) {
   std::uint32_t bits;
@@ -273,14 +284,11 @@ std::uint32_t pack4(float x, float y, float z, float w) {
   std::memcpy(&result, four, sizeof result);
   return result;
 }
-/// CUDA's: four of the eight bytes of two words, each named by a digit of the selector.
-inline std::uint32_t __byte_perm(std::uint32_t low, std::uint32_t high, std::uint32_t selector) {
-  const std::uint64_t bytes = std::uint64_t{high} << 32 | low;
-  std::uint32_t result = 0;
-  for (int i = 0; i < 32; i += 8) {
-    result |= static_cast<std::uint32_t>(bytes >> (selector >> i / 2 & 7) * 8 & 0xff) << i;
-  }
-  return result;
+inline void unpack_e4m3(std::uint32_t (&to)[2], std::uint32_t codes) {
+  const auto value = [=](int i) {
+    return to_float(e4m3::from_code(static_cast<std::uint8_t>(codes >> 8 * i)));
+  };
+  for (int i = 0; i < 2; ++i) to[i] = pack2<half>(value(2 * i), value(2 * i + 1));
 }
 /// An access of so many bytes that is one instruction of a GPU needs an address that is a multiple
 /// of them.

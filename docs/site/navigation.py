@@ -49,7 +49,8 @@ KEYWORDS = {
     "05_flash_forward/10_masks_and_scores.md": "flexattention, alibi, sliding window, softcap, "
     "soft capping, score_mod, attention bias, attention sink, custom mask, tree attention mask",
     "05_flash_forward/11_eight_bits.md": "fp8, float8, float8_e4m3fn, quantization, descale, "
-    "hadamard, incoherent processing, outliers",
+    "FP8 KV cache, k_scale, v_scale, outliers",
+    "05_flash_forward/appendix_experiments.md": "hadamard, incoherent processing",
     "05_flash_forward/12_blackwell.md": "flash attention 4, fa4, b200, sm_100, tcgen05, tmem",
     "06_flash_backward/3_tensor_cores.md": "deterministic backward, reproducible gradients",
     "06_flash_backward/6_wide_heads.md": "head dim 256, large head dim",

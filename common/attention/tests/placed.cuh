@@ -45,12 +45,12 @@ struct Placed {
     return converted<float>(elements());
   }
   // Whether the elements between rows, in what read() has got, are as they were: all bytes 0xff.
-  // Only bytes are looked at, because arithmetic may change a NaN.
+  // Only a byte of each is looked at, because arithmetic may change a NaN.
   bool gaps_are_poison() const {
     for (std::int64_t i = 0; i < host.count(); ++i) {
-      std::uint16_t half_word = 0;
-      std::memcpy(&half_word, host.data() + i, sizeof half_word);
-      if (i % pitch >= shape[3] && half_word != 0xffff) return false;
+      std::uint8_t byte = 0;
+      std::memcpy(&byte, host.data() + i, sizeof byte);
+      if (i % pitch >= shape[3] && byte != 0xff) return false;
     }
     return true;
   }

@@ -138,6 +138,25 @@ TEST_CASE("kernels round to 16 and to 8 bits as the host does") {
   check_rounding<e5m2, fa::e5m2>();
 }
 
+// Codes 4 i to 4 i + 3, the two in the middle exchanged.
+__global__ void unpack_codes(float* out) {
+  const unsigned codes = threadIdx.x * 0x04040404 + 0x03020100;
+  std::uint32_t pairs[2];
+  unpack_e4m3(pairs, __byte_perm(codes, 0, 0x3120));
+  half four[4];
+  memcpy(four, pairs, sizeof four);
+  for (int i = 0; i < 4; ++i) out[4 * threadIdx.x + i] = to_float(four[i]);
+}
+
+TEST_CASE("every code of e4m3 becomes its float16") {
+  const auto result = output_of<float>(unpack_codes, 64, 256);
+  for (unsigned i = 0; i < 256; ++i) {
+    const unsigned code = i % 4 == 1 ? i + 1 : i % 4 == 2 ? i - 1 : i;
+    const auto wanted = static_cast<float>(fa::e4m3::from_code(static_cast<std::uint8_t>(code)));
+    CHECK((result[i] == wanted || (std::isnan(result[i]) && std::isnan(wanted))));
+  }
+}
+
 __global__ void reduce_groups(const float* in, float* out) {
   const float value = in[threadIdx.x];
   out[4 * threadIdx.x + 0] = warp_max(value);
