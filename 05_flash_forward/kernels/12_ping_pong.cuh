@@ -110,7 +110,7 @@ __global__ void __launch_bounds__(kWarpgroup*(Tile::consumers + 1), 1)
     }
     ping_pong_mainloop<Tile>(o, rows, shared, a, query0, tiles, warpgroup);
     if (warpgroup == 0) {
-      scheduler_barrier_sync<Tile>(warpgroup);  // the last arrival
+      scheduler_barrier_sync<Tile>(warpgroup);  // takes up the last arrival
     }
   }
   if (write_output<Tile>(maps, o, rows, shared.q[warpgroup], query0, head,

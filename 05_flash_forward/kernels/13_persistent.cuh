@@ -119,7 +119,7 @@ __global__ void __launch_bounds__(kWarpgroup*(Tile::consumers + 1), 1)
   }
   last_store.release_q();
   if (warpgroup == 0) {
-    scheduler_barrier_sync<Tile>(warpgroup);  // the last arrival
+    scheduler_barrier_sync<Tile>(warpgroup);  // takes up the last arrival
   }
   //! [consumer]
 }

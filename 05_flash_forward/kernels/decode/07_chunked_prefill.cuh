@@ -439,7 +439,7 @@ __global__ void __launch_bounds__(kWarpgroup*(Tile::consumers + 1), 1)
     finish_rows<Tile>(work, own, item, row0, o, rows);
   }
   if (warpgroup == 0) {
-    scheduler_barrier_sync<Tile>(warpgroup);  // the last arrival
+    scheduler_barrier_sync<Tile>(warpgroup);  // takes up the last arrival
   }
 }
 
