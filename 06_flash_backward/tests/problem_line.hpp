@@ -40,7 +40,7 @@ constexpr const char* kUsual =
     "dropout=0 layout=heads values=normal gap=0 seed=1 draw=0 workspace=1 deterministic=0 "
     "kind=plain "
     "window=-1/-1 prefix=0 cap=20 block=64 biases=1x1 slopes=1 sinks=normal mask=none where=all "
-    "sequences=3 ragged=1 page=0 packed=0 kernel=0 lacks=nothing";
+    "sequences=3 ragged=1 page=0 packed=0 kernel=0 asks=nothing lacks=nothing";
 
 inline Texts split(const Text& text, char at) {
   Texts parts;
@@ -194,9 +194,11 @@ inline Line random_line(std::uint64_t seed, std::int64_t index, bool large) {
   if (call == "decode") {
     set("packed", below(3) == 0 ? 1 : 0);
     set("kernel", one_of("0 7"));
+    set("asks", one_of("nothing nothing window sinks parts tree"));
+    if (line.is("asks", "tree")) line.given.erase("packed");
   }
   if (!line.is_functor()) {
-    set("causal", below(2));
+    set("causal", line.is("asks", "tree") ? 0 : below(2));
     return line;
   }
   const auto turn = static_cast<std::size_t>(index) / kCalls.size();  // every kind in turn

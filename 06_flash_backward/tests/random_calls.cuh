@@ -121,6 +121,18 @@ Verdicts decode(const Line& line, const Problem& p) {
     const auto drawn = static_cast<std::int32_t>(random() % static_cast<unsigned>(most + 1));
     inputs.lengths_q.push_back(b == 0 ? most : random() % 4 == 0 ? 1 : drawn);
   }
+  const auto below = [&](std::int64_t n) {
+    return static_cast<int>(random() % static_cast<std::uint64_t>(n));
+  };
+  if (line.is("asks", "window")) inputs.window = 16 + below(s.length_k + 16);
+  if (line.is("asks", "parts")) inputs.part_keys = 128 * (1 + below(2));
+  for (std::int64_t h = 0; h < (line.is("asks", "sinks") ? s.heads : 0); ++h) {
+    inputs.sinks.push_back(static_cast<float>(below(9) - 4));
+  }
+  const std::int64_t words = s.batch * s.length_q * ((s.length_q + 31) / 32);
+  for (std::int64_t i = 0; i < (line.is("asks", "tree") ? words : 0); ++i) {
+    inputs.tree.push_back(static_cast<std::uint32_t>(random()));
+  }
   const std::int64_t page = line.integer("page");
   Lengths pages(static_cast<std::size_t>(s.batch * most_pages(p, page)));
   std::iota(pages.begin(), pages.end(), 1);  // page 0, of no sequence, is NaN
