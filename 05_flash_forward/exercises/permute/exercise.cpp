@@ -124,12 +124,17 @@ void grade_keys(int first) {
       const auto sum = static_cast<int>(o.out[query * kColumns + other / 4]);
       if ((sum >> other % 4) % 2 == 1) got += fmt::format("{}{}", got.empty() ? "" : ", ", other);
     }
-    require(!got.empty(),
-            fmt::format("the probability of key {} is 1 for query {}, and its O is 0", key, query));
+    require(
+        !got.empty(),
+        fmt::format("the probability of key {} is 1 for query {}, and its O is 0: no word of this "
+                    "query has its P; see round_probs()",
+                    key, query));
     require(got == std::to_string(key),
-            fmt::format("the probability of key {} meets V of key {} (query {}). The lane has P of "
-                        "this key; in which byte does it put it, and which key has V^T there?",
-                        key, got, query));
+            fmt::format(
+                "O of query {} has V of key {}; it should have V of key {}. A lane has P of two "
+                "queries, 8 apart: does each word have one of them? Then: in which byte is P "
+                "of the key, and which key has V^T there?",
+                query, got, key));
   }
 }
 
@@ -150,19 +155,19 @@ FA_STAGE(odd) {
 #endif
 /* Other answers, as changes of the solution
 # own_order: keys of V^T in their own order
-@ easy: meets V of key
+@ easy: it should have V of key
 - return place / 4 * 2 + place / 2 % 2 * 8 + place % 2;
 +   return place;
 
 # neighbours: the operand is packed as in 16 bits
-@ easy: meets V of key
+@ easy: it should have V of key
 - const int at = 16 * i + j / 2 * 8 + j % 2 * 2;
 - p[i][j] = pack4<e4m3>(s[at], s[at + 1], s[at + 4], s[at + 5]);
 +       const int at = 16 * i + 4 * j;
 +       p[i][j] = pack4<e4m3>(s[at], s[at + 1], s[at + 2], s[at + 3]);
 
 # rows_changed: the second word has the second 16 keys
-@ easy: meets V of key
+@ easy: it should have V of key
 - const int at = 16 * i + j / 2 * 8 + j % 2 * 2;
 +       const int at = 16 * i + j % 2 * 8 + j / 2 * 2;
 
