@@ -14,7 +14,7 @@
   const bound = (peaks, type, x) => Math.min(peaks[type], x * peaks.memory);
 
   // Letters over lines.
-  const clear = { stroke: "var(--x-paper)", "stroke-width": 4, "stroke-linejoin": "round", "paint-order": "stroke" };
+  const clear = { stroke: "var(--x-paper)", "stroke-width": 4, "stroke-linejoin": "round", style: "paint-order: stroke" };
   const three = (x) => (x >= 100 ? String(Math.round(x)) : x.toPrecision(3));
   const isFused = (kernel) => !kernel.startsWith("01_");
 

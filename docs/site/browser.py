@@ -18,11 +18,32 @@ except ImportError:
     sync_playwright = None
 
 BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "chrome")
-# A table that is wider than the page would make Chromium print all pages smaller.
+# A table that is wider than the page would make Chromium print all pages smaller, so it is printed
+# smaller itself. Where that is too small it goes on below: the columns before the first fraction,
+# which say what a row is of, stand in each part.
 FIT = """() => {
-  const room = document.querySelector('article').clientWidth - 1;
+  const room = document.querySelector('article').clientWidth - 1, least = 6.5 / 0.75;
+  const shrink = (table) => { table.style.zoom = Math.min(1, room / table.offsetWidth); };
   for (const table of document.querySelectorAll('article table')) {
-    if (table.offsetWidth > room) table.style.zoom = room / table.offsetWidth;
+    const cells = [...table.rows[1].cells], wide = table.offsetWidth;
+    const keys = cells.findIndex((one) => /[.]/.test(one.innerText));
+    const size = parseFloat(getComputedStyle(cells[0]).fontSize);
+    if (keys < 1 || size * Math.min(1, room / wide) >= least) {
+      shrink(table);
+      continue;
+    }
+    const fixed = cells.slice(0, keys).reduce((sum, one) => sum + one.offsetWidth, 0);
+    const each = Math.ceil((cells.length - keys) / Math.ceil((wide - fixed) / (room - fixed)));
+    for (let from = keys; from < cells.length; from += each) {
+      const part = table.cloneNode(true);
+      for (const one of part.querySelectorAll('th, td')) {
+        const at = one.cellIndex;
+        one.hidden = at >= keys && (at < from || at >= from + each);
+      }
+      table.before(part);
+      shrink(part);
+    }
+    table.remove();
   }
 }"""
 CONTENTS = """(pages) => {

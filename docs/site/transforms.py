@@ -106,12 +106,11 @@ def part(strong):
 def without_foot(document):
     """Takes the links at the end of a page, behind a rule: the site has its own."""
     box = [document, *document.findall(nodes.section)][-1]
-    if (
-        len(box) > 1
-        and isinstance(box[-2], nodes.transition)
-        and box[-1].next_node(nodes.reference)
+    last = [node for node in box if not isinstance(node, nodes.compound)][-2:]  # but a toctree
+    if [type(node) for node in last] == [nodes.transition, nodes.paragraph] and last[1].next_node(
+        nodes.reference
     ):
-        del box[-2:]
+        box.children = [node for node in box if node not in last]
 
 
 # ---- Formulas: TeX as MathML by latex2mathml, with the spaces that TeX has.

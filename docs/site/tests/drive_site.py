@@ -24,6 +24,7 @@ LOOK = """() => {
   if (count('.content') && !count('meta[name="description"]')) found.push('no description');
   if (count('.explorer-view:not([tabindex="0"])')) found.push('keys do not reach an explorer');
   if (count('.next-page + .prev-page')) found.push('Tab reaches Next before Previous');
+  if (count('article hr + p:has(a)')) found.push('the links at the foot of the file');
   for (const root of document.querySelectorAll('msqrt')) {
     const of = [root, root.firstElementChild].map((one) => one.getBoundingClientRect().width);
     if (of[0] - of[1] < 4) found.push('a root without its sign');
@@ -34,6 +35,9 @@ LOOK = """() => {
   }
   return found;
 }"""
+TABLES = """[...document.querySelectorAll('article table')].filter(({style, offsetWidth, rows}) =>
+  style.zoom * parseFloat(getComputedStyle(rows[1].cells[0]).fontSize) < 6.5 / 0.75 ||
+  style.zoom * offsetWidth > document.querySelector('article').clientWidth).length"""
 # Explorers are loaded where a reader scrolls to them.
 LOADED = """[...document.querySelectorAll('.explorer')].every(
   (one) => one.querySelector('.explorer-view') || void one.scrollIntoView())"""
@@ -167,15 +171,6 @@ def look(html, files):
                 window.until(FOUND % page, seconds=10)
             except browser.PageError:
                 found.append(f"the search for {words} does not find {page}")
-        # An arrow key changes an explorer and does not leave its page.
-        window.open(html / "docs/explorers/index.html")
-        window.until(LOADED, seconds=10)
-        drawn = "document.querySelector('.explorer-view').innerHTML"
-        before = window.value(drawn)
-        window.value("document.querySelector('.explorer-view').focus()")
-        window.press("ArrowRight")
-        if "explorers" not in window.page.url or window.value(drawn) == before:
-            found.append("an arrow key does not change an explorer")
         # The front leads to lesson 1.
         window.open(html / "index.html")
         if not window.value("document.querySelector('link[rel=next]').href").endswith(
@@ -183,6 +178,12 @@ def look(html, files):
         ):
             found.append("the page after the front is not lesson 1")
         found += memory(window, html)
+        window.size(*browser.PAGE)
+        window.page.emulate_media(media="print")
+        window.open(html / "docs/results/06_beside_pytorch.html")
+        window.value(browser.FIT)
+        if faults := window.value(TABLES):
+            found.append(f"in the book {faults} tables are too wide or too small")
     return found, f"{len(files)} pages"
 
 
