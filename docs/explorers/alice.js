@@ -27,8 +27,8 @@
 
   // The words, shaded by how much the chosen head looks at them.
   function words(state, p, width) {
-    const parts = [], high = 42;
-    let x = 0, y = 0;
+    const parts = [text(0, 12, "Point at a word: where does head " + state.head + " look?", { "text-anchor": "start", "font-weight": "bold" })], high = 42;
+    let x = 0, y = 20;
     tokens.forEach((word, key) => {
       const wide = 12 + 8 * word.length;
       if (x + wide > width) [x, y] = [0, y + high];

@@ -130,7 +130,7 @@
     const probabilities = stored && (!now || now.last);
     const labels = [];  // over the tile on its way
     for (const [what, [px, py, wide, high]] of Object.entries(places)) {
-      labels.push(text(px + wide / 2, py + high / 2 + 4, what !== "S" ? what : probabilities ? "P" : !stored ? "not stored" : now.j === null ? "S, P" : "S", what === "S" && !stored ? { fill: "quiet", "data-room": wide - 4 } : {}));
+      labels.push(text(px + wide / 2, "QO".includes(what) ? py - 5 : py + high / 2 + 4, what !== "S" ? what : probabilities ? "P" : !stored ? "not stored" : now.j === null ? "S, P" : "S", what === "S" && !stored ? { fill: "quiet", "data-room": wide - 4 } : {}));
     }
     // The chip, and the tile on its way.
     const chip = bottom + 20, slot = (width - 10) / 5, names = "QKVSO";
@@ -167,14 +167,14 @@
   const timeOf = (kernel) => measured.milliseconds[kernel.row];
 
   function sentence(all, moved) {
-    if (moved === 0) return "Press play: all three move the same number of bytes in the same time. One head is shown.";
+    if (moved === 0) return "Press play: all move bytes equally fast, for one head. A frame in the square is the tile of scores at work. Which is done first?";
     if (all.some((one) => one.sum > moved)) {
-      return "After " + amount(moved) + " for one head: " + KERNELS.map((kernel, k) => kernel.title +
-        (all[k].sum > moved ? " has moved " + share(moved, all[k].sum) + " of its bytes" : " is done")).join("; ") + ".";
+      return "After " + amount(moved) + ": " + KERNELS.map((kernel, k) => kernel.title + (k ? " " : " has moved ") +
+        (all[k].sum > moved ? share(moved, all[k].sum) : "all") + (k ? "" : " of its bytes")).join(", ") + ".";
     }
     const [unfused, first, second] = all.map((one) => one.sum);
-    return "All are done. Unfused moved " + times(unfused / first) + " times the bytes of FlashAttention-1 and " + times(unfused / second) +
-      " times those of FlashAttention-2.";
+    return "All are done. Unfused moved " + times(unfused / first) + " times as many bytes as FlashAttention-1 and " + times(unfused / second) +
+      " times as many as FlashAttention-2; " + share(all[0].sums.S, unfused) + " of its bytes are S and P.";
   }
   function compared() {
     const [unfused, first] = KERNELS.map((kernel) => moves(kernel, measured.length).sum), [t0, t1, t2] = KERNELS.map(timeOf);
@@ -202,7 +202,7 @@
       parts.push(text(width - 2, top + 15, amount(sum), { "text-anchor": "end" }));
     });
     y += 118;
-    heading("Measured at N = " + measured.length + (n === measured.length ? "" : ", not " + n) + ", on an " + measured.gpu);
+    heading("And the time? At N = " + measured.length + (n === measured.length ? "" : ", not " + n) + ", on an " + measured.gpu);
     const slowest = Math.max(...KERNELS.map(timeOf));
     KERNELS.forEach((kernel, k) => {
       const top = y + 10 + 26 * k;
@@ -212,7 +212,7 @@
     y += 88;
     const lines = wrapped(compared(), Math.floor(width / 6.4));
     for (const words of lines) parts.push(text(2, y += 18, words, { "text-anchor": "start" }));
-    parts.push(text(2, y += 22, measured.sequences + " sequences, " + measured.heads + " heads of " + DIM + " columns, float32", { "text-anchor": "start", fill: "quiet" }));
+    parts.push(text(2, y += 22, "measured with " + measured.sequences + " sequences, " + measured.heads + " heads of " + DIM + " columns, float32", { "text-anchor": "start", fill: "quiet" }));
     return { svg: parts.join(""), height: y + 8, says: sentence(all, moved) };
   }
 
@@ -226,9 +226,9 @@
   Explorer.define({
     name: "bytes", title: "Where the bytes go", main: "moved", second: "n", draw, sums, counted, measured,
     fields: [
-      { key: "n", label: "N", value: 7, still: 8, shown: (value) => 2 ** value, range: () => [LEAST, MOST] },
       { key: "moved", label: "Moved so far", value: 0, still: 90, step: 1, play: ({ n }) => (n < 8 ? 40 : 100), range: () => [0, TICKS],
         shown: (_, state) => amount(movedOf(state, allOf(state))) },
+      { key: "n", label: "N", value: 7, still: 8, shown: (value) => 2 ** value, range: () => [LEAST, MOST] },
     ],
   });
 })();

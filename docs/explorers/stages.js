@@ -17,7 +17,7 @@
       const full = "full[" + stage + "]", empty = "empty[" + stage + "]";
       const wait = (at, parity) => ({ call: "wait", at, parity, words: at + ".wait(" + parity + ")" });
       producer.push(wait(empty, (round + ring.producer) % 2),
-        { call: "expect", at: full, bytes: ring.bytes, words: full + ".arrive_and_expect(" + ring.bytes + ")" },
+        { call: "arrive", at: full, bytes: ring.bytes, words: full + ".arrive_and_expect(" + ring.bytes + ")" },
         { call: "load", at: full, stage, tile, bytes: SIZE, words: "bulk_load of tile " + tile });
       consumers.forEach((consumer, warp) => {
         consumer.push(wait(full, (round + ring.consumer) % 2), { call: "read", stage, tile, words: "read tile " + tile });
@@ -42,10 +42,10 @@
     const open = ({ call, at, parity }) => call !== "wait" || barriers[at].phase % 2 !== parity;
     const advance = (at) => {
       const one = barriers[at];
-      if (one.missing > 0 || one.bytes > 0) return " The barrier's phase " + one.phase + " waits for " + [
+      if (one.missing > 0 || one.bytes > 0) return " Its phase " + one.phase + " still waits for " + [
         one.missing > 0 ? one.missing + (one.missing > 1 ? " arrivals" : " arrival") : "", one.bytes > 0 ? one.bytes + " bytes" : ""].filter(Boolean).join(" and ") + ".";
       one.missing = one.of;
-      return " This ends the barrier's phase " + one.phase++ + ".";
+      return " This ends its phase " + one.phase++ + ": the phase bit is now " + one.phase % 2 + ".";
     };
     // bad: what is wrong in a step, and stays marked: threads, stages, barriers.
     const keep = (who, words, bad = []) => {
@@ -54,13 +54,12 @@
         stages: stages.map((one) => ({ ...one })), copies: copies.map((one) => ({ ...one })), next: [...next],
         waits: todo.map((list, i) => next[i] < list.length && !open(list[next[i]])) });
     };
-    keep(-1, "The barriers are initialised; each is in its phase 0.");
+    keep(-1, "The barriers are initialised; each is in its phase 0. Press next.");
     const act = {
-      wait: (name, one) => [name + ": " + one.words + " returns: the phase of parity " + one.parity + " has ended, for the phase bit is now " + barriers[one.at].phase % 2 + "."],
-      expect(name, one) {
-        --barriers[one.at].missing;
-        barriers[one.at].bytes += one.bytes;
-        return [name + ": " + one.words + "." + advance(one.at)];
+      wait(name, one) {
+        const { phase } = barriers[one.at];
+        return [name + ": " + one.words + " returns, for the phase bit is " + phase % 2 + ", not " + one.parity +
+          (phase > 0 ? ": phase " + (phase - 1) + " has ended." : ", as on each new barrier.")];
       },
       load(name, one) {
         stages[one.stage] = { tile: one.tile, landed: false };
@@ -74,6 +73,7 @@
       },
       arrive(name, one) {
         --barriers[one.at].missing;
+        barriers[one.at].bytes += one.bytes;
         return [name + ": " + one.words + "." + advance(one.at)];
       },
     };
@@ -92,7 +92,7 @@
         const one = list[next[i]];
         if (!one || !open(one)) return;
         ++next[i];
-        if (one.at) log[i].push([one.call === "expect" ? "arrive" : one.call, one.at, one.call === "wait" ? barriers[one.at].phase : one.bytes]);
+        if (one.at) log[i].push([one.call, one.at, one.call === "wait" ? barriers[one.at].phase : one.bytes]);
         keep(i, ...act[one.call](NAMES[i], one));
         idle = 0;
       });
@@ -143,15 +143,15 @@
     };
     NAMES.forEach((name, i) => {
       const one = todo[i][now.next[i]];
-      row(i, name, one ? (now.who === i ? "done; next: " : "next: ") + one.words : "has ended", !one, now.waits[i] ? (last ? "hangs" : "waits") : "");
+      row(i, name, one ? (now.who === i ? "done; next: " : "next: ") + one.words : "has ended", !one,
+        now.waits[i] ? "bit " + one.parity + (last ? ": hangs" : ": waits") : "");
     });
     row(NAMES.length, "copies", now.copies.map(({ tile }) => "tile " + tile).join(", ") || "none in flight", !now.copies.length);
-    // From the first wrong step on. Its room is there before.
-    const told = state.step >= first, why = MISTAKES[state.mistake][1];
-    for (const part of why ? wrapped("Why: " + why, Math.floor(width / 6.4)) : []) {
-      y += 17;
-      if (told) parts.push(text(2, y, part, { "text-anchor": "start", fill: "bad" }));
-    }
+    // What to look for; from the first wrong step on the answer.
+    const [, asked, why] = MISTAKES[state.mistake], told = why && state.step >= first;
+    const [question, answer] = [asked, why && "Why: " + why].map((words) => (words ? wrapped(words, Math.floor(width / 6.4)) : []));
+    (told ? answer : question).forEach((words, k) => parts.push(text(2, y + 17 * (k + 1), words, { "text-anchor": "start", ...(told ? { fill: "bad" } : { "font-weight": "bold" }) })));
+    y += 17 * Math.max(question.length, answer.length);
     return { svg: parts.join(""), height: y + 10, says: "Step " + state.step + " of " + (steps.length - 1) + ". " + now.words,
       folded: { title: "What the lab says of this kernel", lines: ringOf(state).says } };
   }
@@ -161,19 +161,22 @@
   const recorded = (ring) => ring.warps.map((warp) => warp.filter(([kind]) => CALLS[kind]).map(([kind, barrier, count, bytes]) =>
     [CALLS[kind], BARRIERS[barrier], kind === 3 ? count : bytes]));
 
-  const MISTAKES = {  // the label, why it goes wrong, and the step before its cause, where that comes before what goes wrong
-    none: ["none", ""],
-    "producer parity": ["the producer's parity", "the producer waits for the end of phase 0 of empty, but consumers arrive there only after a copy, which never begins."],
-    "consumer parity": ["the consumers' parity", "on a new barrier wait(1) returns at once, so a warp reads a stage before its tile has landed.", 1],
-    "dropped arrival": ["warp 2 does not arrive", "a phase of empty ends after two arrivals, and only warp 1 arrives; so the producer waits for ever.", 11],
-    "one arrival": ["empty expects 1 arrival", "two warps arrive, and each arrival ends a phase; after two phases the phase bit is 0 again, so the producer's wait(0) does not return.", 11],
-    "more bytes": ["full expects 1024 bytes", "a copy brings 512 bytes, so the phase of full never ends."],
-    "fewer bytes": ["full expects 256 bytes", "a copy brings 512 bytes; those that its phase did not expect count for the next one, which ends before its tile has landed."],
+  const MISTAKES = {  // the label, what to look for, why it goes wrong, and the step before its cause, where that comes first
+    none: ["none", "The producer runs two tiles ahead. Which arrivals does it wait for then?"],
+    "producer parity": ["the producer's parity", "Whose arrivals could end phase 0 of empty[0]?",
+      "the producer waits for the end of phase 0 of empty, but consumers arrive there only after a copy, which never begins."],
+    "consumer parity": ["the consumers' parity", "What is in stage 0 when warp 1 reads it?", "on a new barrier wait(1) returns at once, so a warp reads a stage before its tile has landed.", 1],
+    "dropped arrival": ["warp 2 does not arrive", "How many arrivals does empty[0] get?", "a phase of empty ends after two arrivals, and only warp 1 arrives; so the producer waits for ever.", 11],
+    "one arrival": ["empty expects 1 arrival", "How many phases of empty[0] do the two arrivals end?",
+      "two warps arrive, and each arrival ends a phase; after two phases the phase bit is 0 again, so the producer's wait(0) does not return.", 11],
+    "more bytes": ["full expects 1024 bytes", "How many bytes of full[0] are left when tile 0 has landed?", "a copy brings 512 bytes, so the phase of full never ends."],
+    "fewer bytes": ["full expects 256 bytes", "How many bytes of full[0] are left when tile 0 has landed?",
+      "a copy brings 512 bytes; those that its phase did not expect count for the next one, which ends before its tile has landed."],
   };
   Explorer.define({
     name: "stages", title: "A ring that can be broken", main: "step", draw, rings, run, recorded,
     changed(before, state) {  // to the step before the cause
-      if (state.mistake !== before.mistake) state.step = MISTAKES[state.mistake][2] ?? Math.max(0, runOf(state).first - 1);
+      if (state.mistake !== before.mistake) state.step = MISTAKES[state.mistake][3] ?? Math.max(0, runOf(state).first - 1);
     },
     fields: [
       { key: "mistake", label: "Mistake", value: "none", choices: rings.map(({ name }) => [name, MISTAKES[name][0]]) },

@@ -36,8 +36,7 @@ PAGE = """<!DOCTYPE html>
 <meta name="viewport" content="width=device-width, initial-scale=1">
 <title>{}</title>
 <style>
-body {{ margin: 8px; }}
-@media (prefers-color-scheme: dark) {{ body {{ background: #0d1115; }} }}
+body {{ margin: 8px; color-scheme: light dark; }}
 </style>
 </head>
 <body>
