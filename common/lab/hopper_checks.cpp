@@ -61,11 +61,10 @@ void PhaseCheck::report(const Access& wait, std::uint32_t next) {
   w_.findings.add(
       "barrier", wait.site, next,
       fmt::format(
-          "{} waits for a phase of an mbarrier here, and nothing orders the end of its wait "
-          "before the arrival (the other line) that completes the next phase: if that "
-          "phase ends first, it waits for ever; it must arrive, behind this wait, at the "
-          "mbarrier for which the other line's thread waits, or a lane of its warp must, "
-          "behind a __syncwarp()",
+          "{} may miss a phase of the mbarrier: if the other line completes the next phase before "
+          "this wait ends, it waits forever; after the wait each thread must arrive at the "
+          "mbarrier at which the other line's thread waits, or one for several after a barrier "
+          "that they share (__syncwarp() within a warp)",
           w_.name_of(wait.thread)));
 }
 

@@ -35,8 +35,8 @@ Mbarriers::State& Mbarriers::state_of(const void* barrier, const SourceLocation&
   const auto found = states_.find(barrier);
   if (found == states_.end()) {
     fail(location,
-         "an mbarrier that is not initialised yet; a __syncthreads() after init() is probably "
-         "missing");
+         "a thread uses an mbarrier that is not initialised yet; a __syncthreads() after init() is "
+         "probably missing");
   }
   return found->second;
 }

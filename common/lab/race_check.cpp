@@ -8,12 +8,6 @@
 #include "common/lab/block.hpp"
 
 namespace fa::lab {
-namespace {
-
-constexpr const char* kSameLine =
-    "both are at this line: each thread needs an element of its own, or only one of them may store";
-
-}  // namespace
 
 bool RaceCheck::in_bounds(const Region& region, const std::byte* address, std::size_t size,
                           bool write, std::uint32_t site) {
@@ -70,17 +64,20 @@ void RaceCheck::report_race(const Access& before, bool before_writes, const Use&
   } else if (order.of_other_block(before.thread)) {
     distance = 2;
     missing =
-        "the two are in different blocks: use an atomic, or a second launch; where a lock or a "
-        "counter orders them, a __threadfence() must stand between the access and the atomic that "
-        "releases it (behind a bulk_wait<0>() where a copy writes), and another one behind the "
-        "atomic that acquires it, unless that is an atomic_add_acquire() or load_acquire()";
+        "they are in different blocks, and a fence waits for no other block: use atomics for both, "
+        "or a second launch if one needs the results of all others; if a lock or a counter orders "
+        "them, a __threadfence() is needed between the earlier access and the atomic that releases "
+        "it (after a bulk_wait<0>() where a copy writes), and another one after the atomic that "
+        "acquires it, unless that is an atomic_add_acquire() or load_acquire()";
   } else if (order.rank_of(before.thread) != order.rank_of(now.thread)) {
     distance = 2;
     missing =
         "the two are in different blocks of the cluster: a cluster_arrive() and cluster_wait(), or "
         "an mbarrier where the one arrives and the other waits, is probably missing";
   } else if (now.site == before.site) {
-    missing = kSameLine;
+    missing =
+        "both are at this line: each thread needs an element of its own, or only one of them may "
+        "store";
   } else if (Order::in_cluster(before.thread) / kWarpSize ==
              Order::in_cluster(now.thread) / kWarpSize) {
     missing =
@@ -352,7 +349,9 @@ bool RaceCheck::report_async_read(const Cell& cell, const AsyncRead& read, const
       w_.findings.add(
           "race", read.site, before->site,
           fmt::format("{} reads what {} has written, in {}, and nothing orders the two; "
-                      "a barrier is probably missing between the two accesses",
+                      "a barrier is probably missing between the two accesses; in a loop it may "
+                      "be missing at the end of an iteration, after bulk_wait_read() or "
+                      "wgmma_wait(), which wait only for operations of their own thread",
                       reader(), w_.name_of(before->thread), memory()),
           1);
       return true;

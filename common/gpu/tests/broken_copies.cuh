@@ -252,7 +252,7 @@ inline std::vector<BrokenHopperKernel> broken_copies() {
            "a bulk_wait_read<0>() is missing"},
           {{"counts_too_early", "The store was read, but is not in memory.", "race",
             "ordered: added", "ordered: stored", ordered(Forgets::kArrival)},
-           "(behind a bulk_wait<0>() where a copy writes)"},
+           "(after a bulk_wait<0>() where a copy writes)"},
           {{"counts_without_a_fence", "A counter says nothing of the store.", "race",
             "ordered: added", "ordered: stored", ordered(Forgets::kRelease)}},
           {{"waits_without_acquiring", "A thread that polls the counter may not see it.", "race",

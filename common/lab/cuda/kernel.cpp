@@ -447,7 +447,7 @@ void State::add(const std::string& kind, const std::string& at, const std::strin
   lab::Finding finding;
   finding.kind = kind;
   finding.where = at;
-  finding.message = message;
+  finding.message = message.find(at + ": ") == 0 ? message.substr(at.size() + 2) : message;
   for (std::size_t end; (end = finding.message.find("\n  ")) != std::string::npos;) {
     finding.message.replace(end, 3, " ");
   }

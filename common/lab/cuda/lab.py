@@ -127,7 +127,9 @@ def text_of(result, counts):
     lines = [report["text"] if counts else report["findings_text"]]
     for note in (f for f in report["findings"] if f["kind"] == "uninitialized"):
         lines.append(f"\nnote: {note['where']}: {note['message']}\n")
-    lines += [f"\n{text}\n" for text in report["failures"]]
+    for launch, why in (text.split(" ended early: ", 1) for text in report["failures"]):
+        known = any(why.endswith(f["message"]) for f in report["findings"])
+        lines.append(f"\n{launch} ended early: {'see the finding above.' if known else why}\n")
     end = end_of(result)
     if end:
         lines.append(f"\n{end[0].upper()}{end[1:]}.\n")
