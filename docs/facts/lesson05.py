@@ -53,14 +53,14 @@ def functor_step_tflops(functor, kernel):
     return points("h100_05_functor_steps", "tflops", None, functor=functor, kernel=kernel)
 
 
-def functor_kernel_gain(which):
-    """H100, h100_05_functor_steps, no mask and causal: step 02 below step 14 in ms, percent."""
+def functor_kernel_gain(which, new, old):
+    """H100, h100_05_functor_steps, no mask and causal: a kernel below another in ms, percent."""
 
     def ms(kernel):
         where = {"functor": ("plain_4k", "causal_4k", "causal_16k"), "kernel": kernel}
         return points("h100_05_functor_steps", "milliseconds", **where)
 
-    return least_or_most(which, less(ms("02_*"), ms("14_*")))
+    return least_or_most(which, less(ms(f"{new}_*"), ms(f"{old}_*")))
 
 
 def forward_ratio(group, mask="full", gpu="h200"):

@@ -9,12 +9,13 @@ What stands there says how a number is written: 391, 0.707, 12,500, 3.1e-06, fou
 are a range, 2 to 6. A truth writes nothing. As a program it compares all pages with their facts,
 and says which facts no page names: python3 -m docs.facts.pages. Exit status: 0 or 1."""
 
+import contextlib
 import importlib
 import inspect
 import re
 import sys
 
-from docs.facts.records import ROOT, Family, Problem, each
+from docs.facts.records import OLD, ROOT, Family, Problem, each
 from docs.site.excerpts import fences_of, markdown_files
 
 MODULES = ("lesson04", "lesson05", "lesson06", "course")
@@ -51,6 +52,14 @@ def value_of(name):
     except (ArithmeticError, KeyError, OSError, TypeError, ValueError) as error:
         raise Problem(f"the fact {name}: {type(error).__name__}: {error}.") from error
     return value if isinstance(value, (bool, list)) else each(value)
+
+
+def age_of(name):
+    """Why the figures of a fact may be old; "" where no kernel has changed, or there is no fact."""
+    OLD.clear()
+    with contextlib.suppress(Problem):
+        value_of(name)
+    return "; ".join(sorted(OLD - {""}))
 
 
 def written(values, old):

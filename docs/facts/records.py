@@ -12,6 +12,7 @@ import statistics
 from common.bench.peers import OURS, OURS_SAME_BITS
 from common.bench.tables import columns_of, points_in, ratio
 from common.data import records
+from docs.records.stale import state
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 GROUP = re.compile(
@@ -24,6 +25,7 @@ POINT += "length_q length_k first mask pass gpus implementation".split()
 # What pages call implementations, beside those that they call as the records do.
 BACKENDS = {"course": OURS, "same_length": "same length", "flex": "FLEX_ATTENTION"}
 BACKENDS |= {"fa3": "FLASH_ATTENTION_3", "cudnn": "CUDNN_ATTENTION", "fa2": "FLASH_ATTENTION"}
+OLD = set()  # why rows that points() has read may be old
 NUMBER = re.compile(r"[-+]?\d[\d,]*(?:\.\d+)?(?:e[-+]?\d+)?")
 
 
@@ -47,7 +49,8 @@ def head(name):
 def rows(name):
     """The rows of docs/results/NAME.json, whatever program wrote it with the fields `type`, `D` and
     `causal`, and `ratio`: our speed over that of the fastest other implementation."""
-    found = [dict(row) for row in head(name)["measurements"]]
+    record = head(name)
+    found = [{**row, "old": state(record, row)} for row in record["measurements"]]
     for of in points_in([row for row in found if row.get("what") == "time"]):
         for backend, same_bits in ((OURS, False), (OURS_SAME_BITS, True)):
             if backend in of and (best := ratio(of, same_bits)):
@@ -91,6 +94,7 @@ def points(name, column, causal=False, **fields):
         raise Problem(f"{name}: several rows agree in {by}; select more than {fields}.")
     if not result:
         raise Problem(f"{name}: no row has {column} and {fields}.")
+    OLD.update(row["old"] for row in found)
     return next(iter(result.values())) if len(result) == 1 else result
 
 

@@ -3,6 +3,7 @@
 <!-- listing: FILE#TAG -->       a caption: file, lines, a link into the reference of the code
 <!-- diff: OLD NEW -->           a caption with links to both files
 <!-- generated: COMMAND -->      tables that sort, and folded, where they come from
+<!-- fact: NAME -->              grey, where the kernel has changed since the figure was measured
 <!-- on the site: FILE.js -->    an explorer: HTML that names its scripts, and its picture
 """
 
@@ -15,6 +16,7 @@ from docutils import nodes
 from sphinx.transforms import SphinxTransform
 from sphinx.util import logging
 
+from docs.facts.pages import FACT, age_of
 from docs.site import excerpts, sync_pages, transforms
 from docs.site.links import page_of
 
@@ -122,7 +124,18 @@ class CommentBlocks(SphinxTransform):
             self.diff(raw, match["old"], match["new"])
         elif match := sync_pages.GENERATED.match(text):
             self.printed(raw, match["command"])
+        elif match := FACT.fullmatch(text):
+            self.figure(raw, match["name"])
         raw.parent.remove(raw)
+
+    def figure(self, raw, fact):
+        """A figure that was measured before its kernel changed is grey, and its title says so."""
+        at = raw.parent.index(raw)
+        end = [node.astext() for node in raw.parent[at + 2 : at + 3]]
+        if end == ["<!-- /fact -->"] and (why := age_of(fact)):
+            mark = f'<span class="old" title="{html.escape(why)}">'
+            raw.parent.insert(at + 2, nodes.raw("", "</span>", format="html"))
+            raw.parent.insert(at, nodes.raw("", mark, format="html"))
 
     def after(self, raw, kind):
         """The node after a comment, when it is of this kind."""

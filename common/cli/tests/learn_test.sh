@@ -103,6 +103,7 @@ check "CTEST_STATUS=8 test" "a failing test" 1
 check "test" "test leaves out what is for contributors" 0 "-LE ^contributor$"
 check "test 2 --all" "test --all runs all tests of a lesson" 0 "-L ^lesson(02)" "!contributor"
 check "bench 2" "bench needs a GPU" 2 GPU
+check "bench --stale --list" "figures of changed kernels are listed without a GPU" 0 docs.records.stale
 check "trace 2 some_kernel" "trace runs the lesson in the lab" 0 "02_beta --device cpu --section trace" "--kernel some_kernel"
 check "lab my.cu --counts -- --help" "lab runs the file" 0 "common.lab.cuda.lab" "my.cu --counts -- --help"
 check "PYTHON_STATUS=1 exercise check 03_one_step" "an exercise that fails" 1 "exercise check 03_one_step"

@@ -2,6 +2,7 @@
 the site needs."""
 
 import importlib.metadata
+import json
 import re
 import shutil
 import subprocess
@@ -152,6 +153,8 @@ SECOND = """# 2. The second one
 This is a still picture.
 <!-- /on the site -->
 """
+STEP = {"group": "bfloat16, D 128", "kernel": "12_a", "length": 1, "tflops": 644}
+RECORD = {"command": "06_a", "kernels": {"compiler": "1", "12_a": "old"}, "measurements": [STEP]}
 EXPLORER = ("explorer.css", "explorer.js", "look.js", "look_data.js")
 
 
@@ -191,6 +194,8 @@ class Target(TreeTest):
             "01_a/a.svg": '<svg width="400" height="100" font-size="10"/>',
             "docs/README.md": "# Pages\n",
             "docs/results/one.json": "{}",
+            "docs/results/h200_06_flash_backward.json": json.dumps(RECORD),
+            "docs/results/sm_90a_kernels.json": '{"compiler": "1", "06": {"12_a": "new"}}',
             "01_a/tests/t.hpp": "/// @file\nint undocumented();\n",
         }.items():
             self.write(path, text)
@@ -232,6 +237,8 @@ class Target(TreeTest):
             self.assertIn('href="../index.html"', lesson)
             self.assertIn('href="reference/a_8cpp_source.html"', front)
             self.assertRegex(lesson, r'href="\.\./reference/namespacefa\.html#\w+"')
+        with self.subTest("a figure that was measured before its kernel changed"):
+            self.assertIn('title="measured before a change of 12_a">644</span>', lesson)
         with self.subTest("formulas"):
             self.assertIn('alttext="a_b &lt; c"', lesson)
             self.assertRegex(lesson, r'<div class="formula"><math [^>]*display="block"')
