@@ -70,13 +70,13 @@ def forward_ratio(group, mask="full", gpu="h200"):
 
 
 def forward_points_behind_are_wide():
-    """All bfloat16 points of both GPUs that are behind have 256 columns and the causal mask: on the
-    H200 the shortest and the longest of 1024, 4096 and 16384 keys, on the H100 the longest."""
-    where = {"causal": True, "D": "256", "type": "bfloat16", "backend": "course"}
-    behind = [
-        [dict(key)["length"] for key, ratio in found.items() if ratio < 0.9995]
-        for found in (points(f"{gpu}_05_interface", "ratio", **where) for gpu in ("h200", "h100"))
-    ]
+    """All bfloat16 points of both GPUs that are behind have 256 columns and the causal mask: behind
+    FlashAttention-3, on the H200 with 1024 and 16384 keys of three lengths, on the H100 16384."""
+    where = {"causal": True, "D": "256", "type": "bfloat16", "column": "tflops"}
+    behind = []
+    for gpu in ("h200", "h100"):
+        both = (points(f"{gpu}_05_interface", backend=who, **where) for who in ("course", "fa3"))
+        behind += [[dict(key)["length"] for key, ratio in over(*both).items() if ratio < 0.9995]]
     all_of_them = forward_ratios.behind() == 2 and h100_forward_ratios.behind() == 1
     return all_of_them and behind == [["1024", "16384"], ["16384"]]
 
@@ -171,8 +171,9 @@ def _without(row, column="full", title="*"):
 
 
 def exp2_costs_what_all_does():
-    """Ablations of chapter 2: without exp2 it takes over 0.9 of what 64 keys take with all else."""
-    return _without("exp(x)*") > 0.9 * _without("tiles of 64*", "with all above: full")
+    """Ablations of chapter 2: without exp2 it takes over 0.9 of what it takes with all undone."""
+    both = [(_without("exp(x)*", m), _without("tiles of*", f"*: {m}")) for m in ("full", "causal")]
+    return all(without > 0.9 * everything for without, everything in both)
 
 
 def forward_ablation_percent(what):
@@ -181,12 +182,12 @@ def forward_ablation_percent(what):
 
 
 def rescaling_ablation_helps():
-    """Ablations of chapter 2: O rescaled always takes less than 0.97 of the time."""
-    return _without("O rescaled*") < 0.97
+    """Ablations of chapter 2, both masks: O rescaled always takes less than 0.97 of the time."""
+    return below(_without("O rescaled*", "[fc]*"), 0.97)
 
 
 def wgmma_cycles():
-    """Stamps of step 09, H100, in the appendix: cycles of a block."""
+    """Stamps of step 09, H100, in the appendix: cycles of an SM's two blocks."""
     return cells(_DETAILS, "09_wgmma", "cycles")
 
 
@@ -233,11 +234,10 @@ def overlap_shorter_copy_waits():
     return below(*_stamps("copy"))
 
 
-def ping_pong_neither_faster_nor_slower():
-    """Steps 12 and 11, 128 columns, bfloat16 causal and float16: gains and losses of over 2 %."""
+def ping_pong_gains_and_loses_in_float16():
+    """Steps 12 and 11, 128 columns, float16, both masks: gains and losses of over 2 %."""
     half = Ladder("h200_05_flash_forward", "float16").speedup("12", "11", "128", "all", "both")
-    ratios = each(forward.speedup("12", "11", "128", "all", "causal")) + each(half)
-    return min(ratios) < 0.98 and max(ratios) > 1.02
+    return min(each(half)) < 0.98 and max(each(half)) > 1.02
 
 
 def _exponentials(place):
@@ -317,11 +317,11 @@ def tf32_multiply_adds_ratio():
 
 
 def tf32_steps_alike():
-    """128 and 64 columns: step 17 less than 8 % apart, step 04 less than half."""
+    """128 and 64 columns: step 17 less than 6 % apart, step 04 less than half."""
     wide, narrow = (
         [forward_float32.tflops(step, d, "4096") for step in ("17", "04")] for d in ("128", "64")
     )
-    return apart(wide[0], narrow[0]) < 8 and wide[1] < narrow[1] / 2
+    return apart(wide[0], narrow[0]) < 6 and wide[1] < narrow[1] / 2
 
 
 def tf32_cycles_percent():
@@ -490,9 +490,9 @@ def forward_tile_loss(tile, other):
 
 
 def largest_tile_slowest():
-    """64 columns: all other tiles are faster than that of 256 x 64 by more than 2 %."""
+    """64 columns: that of 256 x 64 spills, and all others are faster by more than 2 %."""
     ratios = each(over(_tile("*x*, * warps", D="64"), _tile("256x64, 8 warps", D="64")))
-    return sorted(ratios)[1] > 1.02 and min(ratios) == 1
+    return sorted(ratios)[1] > 1.02 and _tile("256x64, 8 warps", "spilled_bytes", D="64") > 0
 
 
 def tile_step_at_1152_keys(keys):

@@ -247,12 +247,12 @@ def store_then_reduce_loses_only_at_8192():
 
 def h100_store_then_reduce_gains_most_short():
     """H100, steps 12 and 10, 128 columns, causal: most with 1024 keys, by more than 2 %; without
-    the mask a gain of more than 2 % at one length at most."""
+    the mask a gain of more than 2 % at one length."""
     longer, short = (
         h100_backward.largest_gain("12", "10", "128", lengths, "causal")
         for lengths in ("from_2048", "1024")
     )
-    return short > longer + 2 and count(h100_backward.gain("12", "10"), lambda x: x > 2) < 2
+    return short > longer + 2 and count(h100_backward.gain("12", "10"), lambda x: x > 2) == 1
 
 
 def backward_counter(column, head_dim):
