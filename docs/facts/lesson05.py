@@ -341,8 +341,8 @@ def tf32_waits_are_short():
 # ---- Decoding: H100, h100_05_decode and h100_05_decode_steps; 3350 GB/s are its peak.
 
 
-def _decode(case, column, who="course"):
-    return points("h100_05_decode", column, group=case, backend=who)
+def _decode(case, column, who="course", gpu="h100"):
+    return points(f"{gpu}_05_decode", column, group=case, backend=who)
 
 
 def decode_us(case, who="course"):
@@ -367,17 +367,38 @@ def decode_ratio(case):
 
 def h200_decode_ratio(case):
     """The same on an H200: h200_05_decode."""
-    return points("h200_05_decode", "ratio", group=case)
+    return _decode(case, "ratio", gpu="h200")
 
 
 def h200_decode_behind(*cases):
     """On an H200 another implementation is faster in these cases, by more than 2 %."""
-    return all(h200_decode_ratio(case) < 0.98 for case in cases)
+    return all(below(h200_decode_ratio(case), 0.98) for case in cases)
 
 
 def h200_decode_alike(*cases):
     """On an H200 the fastest other implementation is at most 2 % away in these cases."""
     return all(within(h200_decode_ratio(case), 0.98, 1.02) for case in cases)
+
+
+def h200_decode_us(case, who="course"):
+    """Microseconds on an H200."""
+    return 1e3 * _decode(case, "milliseconds", who, "h200")
+
+
+def h200_decode_more(case, base):
+    """How many percent longer a case takes than another."""
+    return more(h200_decode_us(case), h200_decode_us(base))
+
+
+def h200_decode_speedup(case, base):
+    """How many times as fast a case is as another."""
+    return over(h200_decode_us(base), h200_decode_us(case))
+
+
+def h200_decode_percent_of_rate(case, base):
+    """GB/s of a case, in percent of those of another."""
+    rates = (_decode(of, "gigabytes_per_second", gpu="h200") for of in (case, base))
+    return 100 * over(*rates)
 
 
 def serving_ratio(group):

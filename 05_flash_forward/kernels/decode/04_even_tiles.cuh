@@ -31,14 +31,12 @@ __device__ int keys_of_sequence(const Attention<T>& a, const int* lengths_k,
 }
 
 /// The part of the list of tiles that belongs to a sequence.
-//! [sequence_tiles]
 struct SequenceTiles {
   int batch;
   int keys;   ///< its length
   int tiles;  ///< of each item; one at least, which writes O
   int first;  ///< where its first item begins in the list
 };
-//! [sequence_tiles]
 
 /// Tiles of a place in the list: one, or those of a part where parts have a fixed size.
 template <class Tile, class T>
