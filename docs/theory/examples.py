@@ -627,6 +627,54 @@ def rounded_output():
     return aligned(cells, 1)
 
 
+def to_e4m3(x):
+    """A number rounded to e4m3."""
+    step = 2.0 ** max(math.frexp(x)[1] - 4, -9)
+    return max(-448.0, min(448.0, round(x / step) * step))
+
+
+def add_in_tensor_cores(so_far, products):
+    """What a wgmma makes of a sum and products of 8 bits: each is cut off 13 bits behind the
+    leading one of the largest (a probe of lesson 05, chapter 11)."""
+    largest = max(map(abs, (so_far, *products)))
+    unit = 2.0 ** (math.frexp(largest)[1] - 1 - 13)
+    return unit * sum(int(x / unit) for x in (so_far, *products))
+
+
+def sums_in_tensor_cores():
+    """How far O is off by the sums of P V alone, without promotion and with it.
+
+    One query with normal scores, 16 columns, P times 2^6; the row's maximum is known from the first
+    key on, so that O is never rescaled.
+    """
+    generator, columns = random.Random(8), 16
+    cells = [["keys", "V of both signs: 01", "02", "V of one sign: 01", "02"]]
+    for keys in (1024, 4096, 16384, 65536):
+        s = [generator.gauss(0, 1) for _ in range(keys)]
+        m = max(s)
+        p = [to_e4m3(64 * math.exp(x - m)) for x in s]
+        v = [[generator.gauss(0, 1) for _ in range(keys)] for _ in range(columns)]
+        largest = max(max(map(abs, column)) for column in v)
+        cells.append([f"{keys:,}"])
+        for kind in (float, abs):
+            exact, carried, promoted = [], [], []
+            for column in v:
+                products = [a * to_e4m3(kind(x) / largest * 448) for a, x in zip(p, column)]
+                whole = in_float32 = 0.0
+                for first in range(0, keys, TILE):
+                    of_tile = 0.0
+                    for k in range(first, first + TILE, 32):
+                        whole = add_in_tensor_cores(whole, products[k : k + 32])
+                        of_tile = add_in_tensor_cores(of_tile, products[k : k + 32])
+                    in_float32 += of_tile
+                exact.append(sum(products))
+                carried.append(whole)
+                promoted.append(in_float32)
+            for sums in (carried, promoted):
+                cells[-1].append(f"{100 * math.dist(sums, exact) / math.hypot(*exact):.2f}")
+    return ["Error of O by its sums alone, % of its norm", *aligned(cells, 1)]
+
+
 EXAMPLES = {  # name: (function, how many records; None for any number)
     "roofline": (roofline, 2),
     "fusion": (fusion, 2),
@@ -651,6 +699,7 @@ EXAMPLES = {  # name: (function, how many records; None for any number)
     "speedup": (speedup, 0),
     "order_of_tiles": (order_of_tiles, 0),
     "rounded_output": (rounded_output, 0),
+    "sums_in_tensor_cores": (sums_in_tensor_cores, 0),
 }
 
 

@@ -29,6 +29,18 @@ class ExamplesTest(TreeTest):
             self.assertGreaterEqual(examples.last_finish(tiles, 3), least)
             self.assertLess(examples.last_finish(tiles, 3), sum(tiles) / 3 + max(tiles))
 
+    def test_e4m3_ends_at_448_and_steps_by_the_least_value_near_0(self):
+        for x, rounded in ((1.0625, 1), (1.1875, 1.25), (-500, -448), (2.0**-10, 0), (0, 0)):
+            self.assertEqual(examples.to_e4m3(x), rounded)
+        self.assertEqual(examples.to_e4m3(2.0**-9), 2.0**-9)
+
+    def test_tensor_cores_cut_off_what_lies_13_bits_behind_the_largest(self):
+        for so_far, products in ((1.0, []), (0.0, [1.0])):
+            self.assertEqual(
+                examples.add_in_tensor_cores(so_far, [*products, 2.0**-13]), 1 + 2.0**-13
+            )
+            self.assertEqual(examples.add_in_tensor_cores(so_far, [*products] + 31 * [2.0**-14]), 1)
+
     def test_a_rounded_number_is_off_by_half_a_unit_of_its_last_bit(self):
         self.assertEqual(examples.to_bits(257.0, 8), 256)
         self.assertEqual(examples.to_bits(-0.75, 2), -0.75)
