@@ -172,6 +172,7 @@ Tensor<float, 4> rotated(const Tensor<float, 4>& tensor) {
       const bool negative = random_bits(7, static_cast<std::uint64_t>(c)) % 2 != 0;
       row[c] = (negative ? -1 : 1) * static_cast<double>(tensor.data()[first + c]);
     }
+    //! [rotate]
     for (std::int64_t half = 1; half < d; half *= 2) {
       for (std::int64_t c = 0; c < d; ++c) {
         if ((c & half) != 0) continue;
@@ -180,6 +181,7 @@ Tensor<float, 4> rotated(const Tensor<float, 4>& tensor) {
         row[c + half] = a - b;
       }
     }
+    //! [rotate]
     for (std::int64_t c = 0; c < d; ++c) {
       result.data()[first + c] = static_cast<float>(row[c] / std::sqrt(static_cast<double>(d)));
     }
