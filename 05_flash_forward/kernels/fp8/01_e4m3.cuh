@@ -149,7 +149,6 @@ struct Fp8Scores : CausalScores<bfloat16, KeyTiles::kOwn> {
   /// Takes the factors of P and V out of O and l.
   template <int r>
   __device__ void end(float (&o)[r], RowState& rows) const {
-    //! [o_scale]
     // O and l are those of P times 2^exponent.
     constexpr float probs_scale = 1.0f / (1 << exponent);
     const float o_scale = v_descale * probs_scale;
@@ -157,7 +156,6 @@ struct Fp8Scores : CausalScores<bfloat16, KeyTiles::kOwn> {
     rows.l[1] *= probs_scale;
 #pragma unroll
     for (float& x : o) x *= o_scale;
-    //! [o_scale]
   }
 };
 
