@@ -390,15 +390,9 @@ def h200_decode_more(case, base):
     return more(h200_decode_us(case), h200_decode_us(base))
 
 
-def h200_decode_speedup(case, base):
-    """How many times as fast a case is as another."""
-    return over(h200_decode_us(base), h200_decode_us(case))
-
-
-def h200_decode_percent_of_rate(case, base):
-    """GB/s of a case, in percent of those of another."""
-    rates = (_decode(of, "gigabytes_per_second", gpu="h200") for of in (case, base))
-    return 100 * over(*rates)
+def h200_decode_over(column, case, other):
+    """A column of the record for a case, over that for another."""
+    return over(*(_decode(of, column, gpu="h200") for of in (case, other)))
 
 
 def serving_ratio(group):
@@ -541,10 +535,11 @@ def _fp8_speedup(head_dim, length, mask):
     return over(fp8.tflops("01", head_dim, length, mask), of_16_bits)
 
 
-def fp8_over_fa3(step):
-    """A step over FlashAttention-3, 16384 keys, without a mask."""
-    of_fa3 = points("h200_05_fp8_peers", "tflops", backend="fa3", type="float8*", length=16384)
-    return over(fp8.tflops(step, "all", "16384"), of_fa3)
+def fp8_over(who, step, head_dim="all", length="16384"):
+    """A step over another implementation in 8 bits, without a mask."""
+    where = {"type": "float8*", "length": int(length), "backend": who}
+    where |= {} if head_dim == "all" else {"D": head_dim}
+    return over(fp8.tflops(step, head_dim, length), points("h200_05_fp8_peers", "tflops", **where))
 
 
 def fp8_slower_only_when_short():
