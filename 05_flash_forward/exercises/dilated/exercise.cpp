@@ -183,9 +183,7 @@ FA_STAGE(traffic) {
 # pair_by_pair: the rule asks for every pair
 @ right
 - const int least = t.first_query + shift - t.last_key;
-- const int most = t.last_query + shift - t.first_key;
-- const int last = reach - reach % 2;  // distances that are seen are even
-- if (most < -last || least > last) return TileKind::kSkipped;
+- ...
 - return TileKind::kPartial;
 +     for (int q = t.first_query; q <= t.last_query; ++q)
 +       for (int k = t.first_key; k <= t.last_key; ++k)

@@ -260,21 +260,7 @@ FA_STAGE(traffic) {
 # clever_per_key: a step of the softmax for each key
 @ right
 - float s[keys], m_new = m;
-- for (int j = 0; j < keys; ++j) {
-- float product = 0;
-- for (int e = 0; e < d; ++e) product += q[e] * k_smem[j][e];
-- const float distance = fabsf(static_cast<float>(place - key0 - j));
-- s[j] = a.scale * product - slope * distance;
-- if (key0 + j >= visible) s[j] = -INFINITY;
-- m_new = fmaxf(m_new, s[j]);
-- }
-- const float rescale = exp_diff(m, m_new);
-- m = m_new;
-- l *= rescale;
-- for (float& x : o) x *= rescale;
-- for (int j = 0; j < keys; ++j) {
-- const float p = exp_diff(s[j], m);
-- l += p;
+- ...
 - for (int e = 0; e < d; ++e) o[e] += p * v_smem[j][e];
 - }
 +    for (int j = 0; j < keys && key0 + j < visible; ++j) {

@@ -222,14 +222,7 @@ FA_STAGE(traffic) {
 # no_barrier: the other threads do not wait for the one that searches
 @ races: a barrier is missing
 - int low = 0, high = sequences - 1;
-- while (low < high) {
-- const int middle = (low + high + 1) / 2;
-- if (cu_seqlens[middle] / kTileRows + middle <= slot) {
-- low = middle;
-- } else {
-- high = middle - 1;
-- }
-- }
+- ...
 - const int sequence = low;
 +   __shared__ int found;
 +   if (threadIdx.x == 0) {
@@ -247,11 +240,7 @@ FA_STAGE(traffic) {
 # linear: all sequences before it are read
 @ traffic: bisection
 - int low = 0, high = sequences - 1;
-- while (low < high) {
-- const int middle = (low + high + 1) / 2;
-- if (cu_seqlens[middle] / kTileRows + middle <= slot) {
-- low = middle;
-- } else {
+- ...
 - high = middle - 1;
 - }
 - }
@@ -261,11 +250,7 @@ FA_STAGE(traffic) {
 # lanes: the lanes of a warp search together
 @ right
 - int low = 0, high = sequences - 1;
-- while (low < high) {
-- const int middle = (low + high + 1) / 2;
-- if (cu_seqlens[middle] / kTileRows + middle <= slot) {
-- low = middle;
-- } else {
+- ...
 - high = middle - 1;
 - }
 - }

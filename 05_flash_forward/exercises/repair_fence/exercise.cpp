@@ -35,8 +35,7 @@ FA_REPAIR(
 # no_copy: threads store to global memory
 @ traffic: the tile leaves by TMA
 - if (threadIdx.x == 0) {
-- BULK_STORE(y, tile, sizeof tile);
-- BULK_COMMIT();
+- ...
 - BULK_WAIT();
 - }
 +   y[threadIdx.x] = tile[threadIdx.x];

@@ -72,16 +72,12 @@ FA_STAGE(traffic) {
 # start: what the student begins with
 @ start
 - const float rescale = exp_diff(m, m_new);
-- m = m_new;
-- l *= rescale;
-- #pragma unroll
+- ...
 - for (int e = 0; e < d; ++e) o[e] *= rescale;
 +     // TODO: m, l and o belong to the tiles before. Rescale them for this one,
 +     // whose maximum is in m_new already.
 - if (!exists) return;
-- #pragma unroll
-- for (int e = 0; e < d; ++e) o[e] = l == 0 ? 0 : o[e] / l;
-- store_row(h.o + query * a.o_strides.row, o, a.head_dim);
+- ...
 - h.lse[query] = log_sum(m, l);
 +   if (!exists) return;
 +   // TODO: o is not divided yet, and h.lse[query] is missing: a natural logarithm.

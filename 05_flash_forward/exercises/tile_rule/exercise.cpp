@@ -141,10 +141,7 @@ FA_STAGE(traffic) {
 # corners: as it was
 @ easy: a key is lost
 - // query + shift - key, of the pairs in the tile
-- const int least = t.first_query + shift - t.last_key;
-- const int most = t.last_query + shift - t.first_key;
-- if (most < -reach || least > reach) return TileKind::kSkipped;
-- if (-reach <= least && most <= reach) return TileKind::kWhole;
+- ...
 - return TileKind::kPartial;
 +    return by_corners(*this, t);
 
@@ -161,10 +158,7 @@ FA_STAGE(traffic) {
 # by_rows: the range of keys that the first and the last query see
 @ right
 - // query + shift - key, of the pairs in the tile
-- const int least = t.first_query + shift - t.last_key;
-- const int most = t.last_query + shift - t.first_key;
-- if (most < -reach || least > reach) return TileKind::kSkipped;
-- if (-reach <= least && most <= reach) return TileKind::kWhole;
+- ...
 - return TileKind::kPartial;
 +    const int first = t.first_query + shift, last = t.last_query + shift;
 +    if (t.last_key < first - reach || last + reach < t.first_key) return TileKind::kSkipped;

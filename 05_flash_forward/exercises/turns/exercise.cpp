@@ -157,17 +157,7 @@ FA_STAGE(races) {
 # successor: the turn passes only to a consumer that has a step left
 @ right
 - const int next = (consumer + 1) % kConsumers;
-- int rounds = 0;
-- for (int i = 0; i < kConsumers; ++i) {
-- rounds = steps[i] > rounds ? steps[i] : rounds;
-- }
-- if (consumer == kConsumers - 1) named_barrier_arrive(1, threads);
-- for (int step = 0; step < rounds; ++step) {
-- named_barrier_wait(1 + consumer, threads);
-- if (lane == 0 && step < steps[consumer]) issue(order, consumer, step);
-- __syncwarp();
-- named_barrier_arrive(1 + next, threads);
-- }
+- ...
 - if (consumer == 0) named_barrier_wait(1, threads);
 +  int rounds = 0, owner = 0;  // consumer 0 owns the turn first and last
 +  for (int i = 0; i < kConsumers; ++i) rounds = max(rounds, steps[i]);

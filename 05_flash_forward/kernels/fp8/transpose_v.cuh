@@ -33,9 +33,11 @@ inline std::int64_t transposed_size(const Fp8Attention& a) {
 /// 2 t + 1, 2 t + 8 and 2 t + 9 in a row, t = lane % 4. As a left operand of 8 bits its four bytes
 /// must be neighbours, 4 t to 4 t + 3. A matmul may sum in any order: P keeps its bytes where they
 /// are, and V^T has the keys in their order.
+//! [key_at]
 __host__ __device__ constexpr int key_at(int place) {
   return place / 4 * 2 + place / 2 % 2 * 8 + place % 2;
 }
+//! [key_at]
 
 /// Writes V^T. A thread transposes 16 keys and columns in registers: all loads and stores are of 16
 /// bytes.
