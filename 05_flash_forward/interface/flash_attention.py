@@ -211,8 +211,8 @@ class Library(CLibrary):
         block_table a length_k is that of the first keys. `kernel` is an fa_decode_kernel; window,
         part_keys, sinks, float32 [heads], and tree, int32 [batch, length_q, ceil(length_q / 32)],
         are as in fa_cache. With k_scales and v_scales, float32 [1] or [k.shape[0], kv_heads], k and
-        v are torch.float8_e4m3fn. Returns (call, o, lse). What the tensors hold is read whenever `call()`
-        runs; `call.kernel` is the name of the kernel."""
+        v are torch.float8_e4m3fn. Returns (call, o, lse). What the tensors hold is read whenever
+        `call()` runs; `call.kernel` is the name of the kernel."""
         batch, paged = q.shape[0], block_table is not None
         if cu_seqlens_q is not None:
             if batch != 1:
