@@ -32,10 +32,11 @@ struct DecodeInputs : Inputs {
   std::vector<std::uint32_t> tree;
   /// @}
 
-  /// Queries of a sequence, and its keys.
+  /// Queries of a sequence.
   std::int64_t queries_of(const Problem& problem, std::int64_t batch) const {
     return length_of(lengths_q, batch, problem.shape.length_q);
   }
+  /// Its keys.
   std::int64_t keys_of(const Problem& problem, std::int64_t batch) const {
     return length_of(lengths_k, batch, problem.shape.length_k);
   }
