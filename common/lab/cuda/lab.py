@@ -36,6 +36,7 @@ ALONE = re.compile(
     r"|(use_fast|expt|prec|ftz|fmad|resource-usage|ptxas|extra-device)[\w-]*)(=.*)?"
 )
 OWN_VALUED = ("-I", "-D", "--html", "--seconds", "--sample")  # a value may look like an option
+PLACE = re.compile(r"^(?:[a-z][a-z ]*: |  and )(.+):(\d+)$", re.M)  # of a finding
 STANDARD = re.compile(r"--?std(?:=|$)(?:\w+\+\+(?P<year>\w+))?")
 
 
@@ -119,12 +120,26 @@ def shorter(report, folder):
     return json.loads(text)
 
 
-def text_of(result, counts):
+def with_source(text, folder):
+    """Findings, with the line of the source behind each place."""
+
+    def place_and_line(place):
+        for path in (base / place[1] for base in (folder, ROOT)):
+            if path.is_file():
+                lines = path.read_text(encoding="utf-8", errors="replace").splitlines()
+                found = lines[int(place[2]) - 1 : int(place[2])]
+                return "\n      ".join([place[0], *(line.strip() for line in found)])
+        return place[0]
+
+    return PLACE.sub(place_and_line, text)
+
+
+def text_of(result, counts, folder):
     """The report for people."""
     report = result.report
     if report is None:
         return f"No report: {end_of(result) or 'the program ended in an unknown way'}.\n"
-    lines = [report["text"] if counts else report["findings_text"]]
+    lines = [with_source(report["text"] if counts else report["findings_text"], folder)]
     for note in (f for f in report["findings"] if f["kind"] == "uninitialized"):
         lines.append(f"\nnote: {note['where']}: {note['message']}\n")
     for launch, why in (text.split(" ended early: ", 1) for text in report["failures"]):
@@ -221,7 +236,7 @@ def main(arguments):
     if options.json:
         print(json.dumps(result.report))
     else:
-        print(f"\n{'-' * 30} the lab {'-' * 30}\n{text_of(result, options.counts)}", end="")
+        print(f"\n{'-' * 30} the lab {'-' * 30}\n{text_of(result, options.counts, folder)}", end="")
     wrong = [finding for finding in result.findings if finding["kind"] not in NOTES]
     return 0 if result.report and not wrong and result.status == 0 else 1
 

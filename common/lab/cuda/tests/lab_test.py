@@ -946,7 +946,7 @@ int main() {
 
     def test_findings_name_the_lines_of_the_file(self):
         run = self.lab(RACE, "--counts", "--html", "page.html")
-        self.assertIn("race: my kernel.cu:", run.stdout)
+        self.assertRegex(run.stdout, r"race: my kernel.cu:\d+\n      \S.*\n")  # and the line
         self.assertRegex(run.stdout, r"write my kernel.cu:4\n")
         self.assertEqual(run.returncode, 1)
         page = (self.folder / "page.html").read_text()
