@@ -134,6 +134,11 @@ def with_source(text, folder):
     return PLACE.sub(place_and_line, text)
 
 
+def words_of(text):
+    """Without marks, which differ where a message stands in a line of its own."""
+    return " ".join(re.findall(r"\w+", text))
+
+
 def text_of(result, counts, folder):
     """The report for people."""
     report = result.report
@@ -143,7 +148,7 @@ def text_of(result, counts, folder):
     for note in (f for f in report["findings"] if f["kind"] == "uninitialized"):
         lines.append(f"\nnote: {note['where']}: {note['message']}\n")
     for launch, why in (text.split(" ended early: ", 1) for text in report["failures"]):
-        known = any(why.endswith(f["message"]) for f in report["findings"])
+        known = any(words_of(why).endswith(words_of(f["message"])) for f in report["findings"])
         lines.append(f"\n{launch} ended early: {'see the finding above.' if known else why}\n")
     end = end_of(result)
     if end:
