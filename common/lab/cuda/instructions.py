@@ -268,6 +268,9 @@ ROUNDED = {"n": "std::nearbyint", "z": "std::trunc", "m": "std::floor", "p": "st
 
 def convert(m, ops):
     to, source = m["to"], m["from"]
+    if source in ("e4m3x2", "e5m2x2"):  # by cuda_fp8.h
+        decode, codes = f"::lab_cuda::E{source[1:4]}::decode", f"{ops[1]:u32}"
+        return assign(ops[0], f"{TYPES[to]}({decode}({codes} & 255), {decode}({codes} >> 8 & 255))")
     if to in ("f16x2", "bf16x2"):
         return assign(ops[0], f"{TYPES[to]}({ops[2]:f32}, {ops[1]:f32})")
     if to == "tf32":
