@@ -122,7 +122,7 @@ void grade_whole(int tiles) {
     return reference(part, v, tiles);
   };
   check_result(o.seen, kReasons, {"o", o.out, kColumns}, right, 0,
-               {{"O has the last tile only: add the sums, and keep what is there",
+               {{"O has the last tile only: add the sums to O instead of overwriting it",
                  from((tiles - 1) * kKeys)},
                 {"O has the last 32 keys only: with `adds` false a wgmma overwrites the sums",
                  from(tiles * kKeys - 32)}},
@@ -184,7 +184,7 @@ FA_STAGE(races) {
 @ easy: only then may they be added
 - wgmma_wait<0>(sums, p);
 
-# overwritten: each matmul begins anew
+# overwritten: each matmul starts from zero
 @ easy: O has the last 32 keys only
 - wgmma<e4m3>(sums, p[i], v.by_rows(0, 32 * i), i > 0);
 +     wgmma<e4m3>(sums, p[i], v.by_rows(0, 32 * i), false);

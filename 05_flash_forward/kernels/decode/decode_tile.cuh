@@ -157,7 +157,7 @@ struct DecodeItem {
 };
 
 /// Issues copies of `rows` rows of K, or of V, from key row0 on; those before a first key and from
-/// `end` on become 0, since what is there may be NaN.
+/// `end` on become 0, since memory there may hold NaN.
 template <class Tile, int rows, class T>
 __device__ void copy_keys_async(T* tile, const T* from, std::int64_t stride,
                                 int row0, int first, int end, int head_dim) {

@@ -122,7 +122,7 @@ __device__ RowSplit<d> merge_row(const SplitStates& states, int parts,
     }
   };
   RowSplit<d> all = {-INFINITY, 0, {}};
-  // Of the first parts m, l and O are on their way at the same time.
+  // m, l and O of the first parts are in flight at the same time.
   std::int64_t i = index(lane < parts ? lane : parts - 1);
   float m = states.m[i], l = states.l[i];
   load_o(i, 0);
