@@ -346,14 +346,9 @@ def decode_us(case, who="course"):
     return 1e3 * _decode(case, "milliseconds", who)
 
 
-def decode_gb_per_s(case):
-    """GB/s of the course."""
-    return _decode(case, "gigabytes_per_second")
-
-
 def decode_percent_of_bandwidth(case):
-    """The same in percent of the peak."""
-    return decode_gb_per_s(case) / 33.5
+    """GB/s of the course in percent of the peak."""
+    return _decode(case, "gigabytes_per_second") / 33.5
 
 
 def decode_ratio(case):
@@ -408,11 +403,6 @@ def serving_points(more_than=0):
     return count(serving_ratio("*"), lambda value: value > float(more_than))
 
 
-def ragged_as_fast():
-    """b64_4k and ragged, GB/s: less than 2 % apart."""
-    return apart(decode_gb_per_s("b64_4k"), decode_gb_per_s("ragged")) < 2
-
-
 def pages_cost_percent(size):
     """Pages of so many keys, ragged: how many percent longer."""
     return more(decode_us(f"ragged_page_{size}"), decode_us("ragged"))
@@ -441,8 +431,8 @@ def decode_one_sequence_us_more():
 
 def decode_us_at_best_bandwidth():
     """q16_b4_32k at the GB/s of b64_4k: microseconds."""
-    rate = decode_gb_per_s("q16_b4_32k") / decode_gb_per_s("b64_4k")
-    return decode_us("q16_b4_32k") * rate
+    rate, best = (decode_percent_of_bandwidth(case) for case in ("q16_b4_32k", "b64_4k"))
+    return decode_us("q16_b4_32k") * rate / best
 
 
 def _decode_step(step, column, queries):

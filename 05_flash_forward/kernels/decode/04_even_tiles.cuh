@@ -238,22 +238,29 @@ __device__ void attend_to_list(const DecodeAttention<T>& a,
   SequenceTiles sequence = list.sequence_at(place);
   //! [item_loop]
   while (place < end_of_block && sequence.batch < a.batch) {
+    // 1: the item's number in its sequence, its first place, and the first
+    // of its tiles in this part
     ItemPart part;
     part.index = (place - sequence.first) / sequence.tiles;
     part.first = sequence.first + part.index * sequence.tiles;
     part.tiles = sequence.tiles;
     part.begin = place - part.first;
+    // 2: up to the end of the item, or of the block's range
     const int left = end_of_block - part.first;
     part.end = part.tiles < left ? part.tiles : left;
-    if (fixed) part.end = part.begin + 1;
+    if (fixed) part.end = part.begin + 1;  // where a place is a whole part
     part.item = {sequence.batch, head, part.index * Tile::block_m};
+    // The problem of this sequence alone, and the loop of step 02 on the part
     const DecodeAttention<T> own = attention_of_rows(
         a, sequence.batch, sequence.keys, part.item.row0, Tile::block_m);
     attend(own, part.item, tiles_of_part<Tile>(own, part));
+    // As step 03 ends: O of a whole item, otherwise states and the counter of
+    // the item. `even` has begin() and block_of().
     const int row = sequence.batch * a.kv_heads + head;
     finish_part<Tile>(a, part, even, block, states,
                       counters + row * list.items() + part.index);
     __syncthreads();  // no warp still reads the states; tiles overwrite them
+    // 3: the next item, or the next sequence
     place = part.first + part.end;
     if (part.end == part.tiles && part.index + 1 == list.items()) {
       sequence = list.sequence(sequence.batch + 1);
@@ -268,7 +275,6 @@ __device__ void attend_to_list(const DecodeAttention<T>& a,
 /// @tparam T    half or bfloat16
 /// @param lengths_k keys of each sequence, at most a.length_k; null: all have a.length_k
 /// @param states    for two parts of a tile of rows for each block
-//! [even_tiles_kernel]
 template <class Tile, class T>
 __global__ void __launch_bounds__(Tile::threads, kDecodeBlocks)
     decode_even_tiles(DecodeAttention<T> a, const int* lengths_k,
@@ -282,7 +288,6 @@ __global__ void __launch_bounds__(Tile::threads, kDecodeBlocks)
         });
       });
 }
-//! [even_tiles_kernel]
 
 /// Blocks of a launch: as many for each head, and two at least. Blocks of different heads that have the
 /// same tiles are neighbours: rows of these heads lie side by side.

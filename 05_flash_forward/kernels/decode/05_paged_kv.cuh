@@ -38,7 +38,6 @@ struct PageRun {
 
 /// The lane's run, counted from the first one of a tile. Its page is in the cache even where the
 /// table has another index, and it is page 0 beyond the last key.
-//! [find_run]
 template <class Tile>
 __device__ PageRun find_run(const PagedKv& pages, int batch, int tile,
                             int length_k) {
@@ -50,7 +49,6 @@ __device__ PageRun find_run(const PagedKv& pages, int batch, int tile,
   return {page >= 0 && page < pages.cache_pages ? page : 0,
           key % pages.page_size};
 }
-//! [find_run]
 
 /// Issues copies of a tile's rows of K, or of V, from their pages; see copy_keys_async().
 /// @param rows       of this head in the first page
@@ -82,7 +80,6 @@ __device__ void copy_runs_async(T* tile, const T* rows,
 /// @param a         k and v are the cache: k_strides.batch is from a page to the next
 /// @param lengths_k keys of each sequence, at most a.length_k; null: all have a.length_k
 /// @param states    for two parts of a tile of rows for each block
-//! [paged_kv]
 template <class Tile, class T>
 __global__ void __launch_bounds__(Tile::threads, kDecodeBlocks)
     decode_paged_kv(DecodeAttention<T> a, const int* lengths_k, PagedKv pages,
@@ -97,11 +94,15 @@ __global__ void __launch_bounds__(Tile::threads, kDecodeBlocks)
         };
         const T* const k = a.k + item.kv_head * a.k_strides.head;
         const T* const v = a.v + item.kv_head * a.v_strides.head;
+        //! [copies_from_pages]
+        // 1: the first two look-ups
         PageRun run = find(tiles.begin), next = find(tiles.begin + group);
         attend_to_tiles<Tile>(
             own, item, tiles, [&](int tile, T* k_tile, T* v_tile) {
+              // The four lanes of the tile begin with this one.
               const int in_group = (tile - tiles.begin) % group;
               const int lane = in_group * kRunsOfTile<Tile>;
+              // Zeros before a window, and after the last key.
               const int before = own.first_key - tile * Tile::block_n;
               const int keys = own.length_k - tile * Tile::block_n;
               copy_runs_async<Tile>(k_tile, k, a.k_strides, a.head_dim, run,
@@ -109,12 +110,13 @@ __global__ void __launch_bounds__(Tile::threads, kDecodeBlocks)
               copy_runs_async<Tile>(v_tile, v, a.v_strides, a.head_dim, run,
                                     lane, before, keys);
               if (in_group + 1 < group) return;
+              // 2: the last of eight tiles has been issued
               run = next;
               next = find(tile + 1 + group);
             });
+        //! [copies_from_pages]
       });
 }
-//! [paged_kv]
 
 /// Launches the kernel.
 /// @param a         as launch_even_tiles() has it, but k and v are the cache: k_strides.batch is
