@@ -92,9 +92,10 @@ __global__ void __launch_bounds__(Tile::threads, kDecodeBlocks)
         const auto find = [&](int tile) {
           return find_run<Tile>(pages, item.batch, tile, own.length_k);
         };
+        //! [copies_from_pages]
+        // This head in the cache
         const T* const k = a.k + item.kv_head * a.k_strides.head;
         const T* const v = a.v + item.kv_head * a.v_strides.head;
-        //! [copies_from_pages]
         // 1: the first two look-ups
         PageRun run = find(tiles.begin), next = find(tiles.begin + group);
         attend_to_tiles<Tile>(
