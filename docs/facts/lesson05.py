@@ -403,11 +403,6 @@ def serving_points(more_than=0):
     return count(serving_ratio("*"), lambda value: value > float(more_than))
 
 
-def pages_cost_percent(size):
-    """Pages of so many keys, ragged: how many percent longer."""
-    return more(decode_us(f"ragged_page_{size}"), decode_us("ragged"))
-
-
 def decode_us_per_32k(who):
     """Microseconds for each 32k keys: from 32k to 128k, a third."""
     return (decode_us("b1_128k", who) - decode_us("b1_32k", who)) / 3
