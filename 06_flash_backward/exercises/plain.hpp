@@ -22,7 +22,6 @@ struct Problem {
   int length_k = 1;          ///< keys
   int head_dim = 1;          ///< elements in a row
   bool causal = false;       ///< query i sees j <= i + length_k - length_q
-  int window = 0;            ///< of these the last so many; 0: all
   double scale = 1;          ///< of the scores
   std::vector<double> q;     ///< [heads, length_q, head_dim]
   std::vector<double> k;     ///< [length_k, head_dim]
@@ -31,11 +30,7 @@ struct Problem {
   std::vector<double> kept;  ///< dropout, [heads, length_q, length_k]
 
   /// Whether a query sees a key.
-  bool sees(int query, int key) const {
-    if (!causal) return true;
-    const int place = query + length_k - length_q;
-    return key <= place && (window == 0 || key > place - window);
-  }
+  bool sees(int query, int key) const { return !causal || key <= query + length_k - length_q; }
 };
 
 /// Tells kernels the strides, the sizes, the scale and the mask of a problem.
@@ -72,8 +67,8 @@ struct Gradients {
 
 /// The members, for classroom::Wire.
 inline auto parts(Problem& x) {
-  return std::tie(x.heads, x.length_q, x.length_k, x.head_dim, x.causal, x.window, x.scale, x.q,
-                  x.k, x.v, x.d_o, x.kept);
+  return std::tie(x.heads, x.length_q, x.length_k, x.head_dim, x.causal, x.scale, x.q, x.k, x.v,
+                  x.d_o, x.kept);
 }
 /// The same.
 inline auto parts(Gradients& x) {

@@ -26,9 +26,6 @@ enum class MistakeKind {
   kLseInBaseTwo,        ///< exp(S - LSE) with LSE in base 2
   kMaskForgotten,       ///< masked keys have a probability above 0
   kMaskTopLeft,         ///< query i sees j <= i
-  kNoWindow,            ///< masked by the causal mask only
-  kWindowOneMore,       ///< a key more than the window has
-  kWindowOfFirstKey,    ///< no tile of queries behind the window of a tile's first key, of 32
   kNanInMaskedRows,     ///< exp(S - LSE) of -infinity and -infinity
   kUndroppedInDv,       ///< dV = P^T dO, although dropout was applied
   kUndroppedInDp,       ///< dP = dO V^T, although dropout was applied
@@ -43,12 +40,6 @@ enum class MistakeKind {
 inline bool is_seen(const Problem& x, MistakeKind mistake, int i, int j) {
   if (mistake == MistakeKind::kMaskForgotten) return true;
   if (mistake == MistakeKind::kMaskTopLeft) return !x.causal || j <= i;
-  if (mistake == MistakeKind::kNoWindow) return !x.causal || j <= i + x.length_k - x.length_q;
-  const int place = i + x.length_k - x.length_q;
-  if (mistake == MistakeKind::kWindowOneMore && j == place - x.window) return true;
-  if (mistake == MistakeKind::kWindowOfFirstKey && place - i % 32 >= j / 32 * 32 + x.window) {
-    return false;
-  }
   return x.sees(i, j);
 }
 

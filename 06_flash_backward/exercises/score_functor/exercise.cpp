@@ -40,8 +40,8 @@ struct CappedDilated : PlainScores {
     return R(1) / (u * u);
   }
 #else
-  // TODO: visible() and tile_kind(), yours of 05_dilated; score() and
-  // derivative(); and what tells the kernels that scores change.
+  // TODO: visible() and tile_kind(); score() and derivative(); and what
+  // tells the kernels that scores change.
 #endif
 };
 
@@ -144,8 +144,8 @@ void grade_mask(const Mask& m, bool tight = false) {
   for (int i = 0; i < static_cast<int>(pairs.size()); ++i) {
     const int query = i / m.length_k, key = i % m.length_k;
     require((pairs[i] != 0) == sees(query, key),
-            fmt::format("visible() is not that of the task: it says that query {} {} key {} (case: "
-                        "{}). 05_dilated says more",
+            fmt::format("visible() is not that of the task: it says that query {} {} key {} "
+                        "(case: {})",
                         query, pairs[i] != 0 ? "sees" : "does not see", key, words(m)));
   }
   check_kinds(m, call<std::vector<int>>("kinds", m), sees, tight);
@@ -266,6 +266,11 @@ FA_STAGE(backward) {
 }
 #endif
 /* Other answers, as changes of the solution
+# a_map: the general way
+@ easy: needs no map
+- static constexpr bool changes_scores = true;
++   static constexpr bool changes_scores = true, needs_map = true;
+
 # corners: a mask that is not monotone
 @ easy: a key is lost
 - const int least = t.first_query + shift - t.last_key;
