@@ -144,7 +144,6 @@ template <class T>
 Tensor<T, 3> row_dots(View<const T, 4> o, View<const T, 4> d_o) {
   check_shape("d_o", d_o.shape(), o.shape());
   Tensor<T, 3> delta({o.size(0), o.size(1), o.size(2)});
-  //! [row_dots]
   for_each_index(delta.shape(), [&](const Shape<3>& i) {
     T sum = 0;
     for (std::int64_t c = 0; c < o.size(3); ++c) {
@@ -152,7 +151,6 @@ Tensor<T, 3> row_dots(View<const T, 4> o, View<const T, 4> d_o) {
     }
     delta.view()[i] = sum;
   });
-  //! [row_dots]
   return delta;
 }
 
