@@ -364,8 +364,8 @@ __device__ PipelineState<1> store_or_reduce_d_q(Shared& shared,
     unsigned before = one_order ? atomic_add_acquire(semaphore, 1)
                                 : load_acquire(semaphore);
     shared.d_q_full[warpgroup].wait(at.parity);
-    // Others wait for the block that gets 0. If blocks visit the tiles in
-    // several orders, its part must be complete, or two wait for each other.
+    // If blocks visit the tiles in several orders, a block counts itself only
+    // when its part is complete, or two blocks could wait for each other.
     if (!one_order && before < kStored) {
       before = atomic_add_acquire(semaphore, 1);
     }
