@@ -413,8 +413,9 @@ std::string Block::deadlock() const {
     text +=
         fmt::format("\n  {} thread{} (first: {}) ", count, count == 1 ? "" : "s", first->number);
     if (launch_.cluster > 1) text += fmt::format("of block {} of the cluster ", first->rank);
-    text += where(*first, last_load);
+    text += where(*first, last_load) + ";";
   }
+  text.back() = '.';
   const std::int64_t at_once = observer != nullptr ? blocks_at_once(launch_) : launch_.cluster;
   if (polling && launch_.grid.count() > at_once) text += "\n  " + text_of_later_blocks(launch_);
   return text +
@@ -428,7 +429,9 @@ std::string Block::where(const LabThread& thread, const std::string& last_load) 
     case State::kAtBarrier:
       return "at __syncthreads, " + line;
     case State::kAtMbarrier:
-      return fmt::format("at an mbarrier, {}; {}", line, mbarriers_.missing_text(thread.barrier));
+      return fmt::format("at an mbarrier, {}, by parity {} (phase {}, {}, ...){}", line,
+                         thread.parity, thread.parity, thread.parity + 2,
+                         mbarriers_.missing_text(thread.barrier));
     case State::kAtNamedBarrier:
       return "at " + blocks_[static_cast<std::size_t>(thread.rank)].named.text_of(
                          *static_cast<const NamedBarrier*>(thread.barrier), thread.location);
@@ -437,7 +440,7 @@ std::string Block::where(const LabThread& thread, const std::string& last_load) 
                          cluster_barrier_.arrived(), cluster_barrier_.alive());
     case State::kPolling:
       return fmt::format(
-          "reading a flag again and again, {}; no other thread can change it any more",
+          "reading a flag again and again, {}, which no other thread can change any more",
           thread.location.line > 0 ? line : last_load);
     case State::kInExchange:
       return "in a warp operation, " + (thread.location.line > 0 ? line : thread.location.file);

@@ -31,7 +31,7 @@ void MbarrierCheck::used(const void* barrier, bool by_copy, std::uint32_t site) 
   } else if (by_copy && !state.fenced) {
     w_.findings.add("barrier", site, state.made.site,
                     "a copy reports to an mbarrier that it may not see yet: fence_barrier_init() "
-                    "is missing after the mbarrier was initialised");
+                    "is missing after the other line, in the thread that initialises the mbarrier");
   }
 }
 
@@ -61,10 +61,11 @@ void PhaseCheck::report(const Access& wait, std::uint32_t next) {
   w_.findings.add(
       "barrier", wait.site, next,
       fmt::format(
-          "{} may miss a phase of the mbarrier: if the other line completes the next phase before "
-          "this wait ends, it waits forever; after the wait each thread must arrive at the "
-          "mbarrier at which the other line's thread waits, or one for several after a barrier "
-          "that they share (__syncwarp() within a warp)",
+          "{} may miss a phase of the mbarrier: the other line may end the next phase before this "
+          "wait has returned. A wait knows a phase by its parity only: such a wait never returns, "
+          "or returns at once for an older phase. Often the parity does not change each time the "
+          "ring wraps, or a thread does not arrive after this wait where the other line's thread "
+          "waits (one may for several after a barrier that they share, __syncwarp() within a warp)",
           w_.name_of(wait.thread)));
 }
 
@@ -125,18 +126,13 @@ void PeerCheck::uses(int rank, const Access& use) {
 }
 
 void PeerCheck::report(int rank, const Access& use) {
-  const Order& order = w_.order;
   w_.findings.add(
       "cluster", use.site, 0,
       fmt::format("{} uses shared memory of block {} of the cluster, and nothing makes "
                   "that block wait for it before it ends, when its shared memory may be "
                   "gone: a cluster_arrive() and cluster_wait() at the end of the kernel "
                   "are probably missing",
-                  Order::is_agent(use.thread)
-                      ? "a copy"
-                      : fmt::format("thread {} of block {}", order.in_block(use.thread),
-                                    order.rank_of(use.thread)),
-                  rank));
+                  Order::is_agent(use.thread) ? "a copy" : w_.name_of(use.thread), rank));
 }
 
 void PeerCheck::block_exits(int last) {

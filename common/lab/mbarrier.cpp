@@ -118,8 +118,8 @@ void Mbarriers::check_arrival(const LabThread& thread, State& state,
     note_finding(
         "barrier", location, state.made,
         fmt::format("thread {} arrives twice in one phase of the mbarrier that was initialised at "
-                    "the other line; a wait before this line probably has the parity of a phase "
-                    "that had ended long before",
+                    "the other line; it must wait in between: a wait is missing, or one (in a "
+                    "loop it may stand below this line) had the parity of an earlier phase",
                     thread.number));
   }
   last = state.phases + 1;
@@ -215,7 +215,7 @@ void Mbarriers::advance(const void* barrier, State& state, const SourceLocation&
         "barrier", location, state.made,
         fmt::format("a phase of the mbarrier that was initialised at the other line ends although "
                     "no thread has waited for the phase before it: more threads arrive than the "
-                    "{} of a phase, or a wait is missing",
+                    "{} of a phase, or a wait is missing or has the wrong parity",
                     state.arrivals));
   }
   ++state.phases;
@@ -243,7 +243,7 @@ void Mbarriers::check_end() const {
 
 std::string Mbarriers::missing_text(const void* barrier) const {
   const State& state = states_.at(barrier);
-  std::string text = fmt::format("its phase {}, counted from 0,", state.phases);
+  std::string text = fmt::format(": its phase {}, counted from 0,", state.phases);
   if (state.missing > 0) {
     text += fmt::format(" waits for {} of {} arrivals", state.missing, state.arrivals);
   }

@@ -24,8 +24,10 @@ void RaceCheck::report_outside(const NearMemory& near, std::size_t size, bool wr
   const Size& block = current->block_index;
   w_.findings.add(
       "out of bounds", site, 0,
-      fmt::format("{} of block ({}, {}, {}) {} {} bytes at {}", w_.name_of(w_.order.running()),
-                  block.x, block.y, block.z, write ? "writes" : "reads", size, near.text()));
+      fmt::format(
+          "{}{} {} {} bytes at {}", w_.name_of(w_.order.running()),
+          w_.cluster > 1 ? "" : fmt::format(" of block ({}, {}, {})", block.x, block.y, block.z),
+          write ? "writes" : "reads", size, near.text()));
 }
 
 // ---------------------------------------------------------------- threads
@@ -82,16 +84,18 @@ void RaceCheck::report_race(const Access& before, bool before_writes, const Use&
              Order::in_cluster(now.thread) / kWarpSize) {
     missing =
         "both are in one warp: a __syncwarp() or a __syncthreads() is probably missing between the "
-        "two accesses (a shuffle orders no memory)";
+        "two accesses, or within a line that reads and writes (a shuffle orders no memory)";
   } else {
     distance = 1;
     // A kernel with roles cannot meet at __syncthreads().
     missing =
         this_thread().block->mbarriers().any()
-            ? "an arrival at an mbarrier after the other line and a wait for it before this "
-              "one, or a __syncthreads() that all threads reach, is probably missing"
-            : "a __syncthreads() is probably missing between the two accesses; in a loop it may "
-              "be missing at the end of an iteration";
+            ? "the other line's thread must arrive at an mbarrier after that line (or one lane for "
+              "its warp, after a __syncwarp()), and this thread wait for that phase before this "
+              "line; an earlier arrival or a wait with the wrong parity orders nothing"
+            : "a __syncthreads() is probably missing between the two accesses; if one stands "
+              "between the two lines, the other access is of another iteration (or call): then one "
+              "is missing at its end, and no thread may skip it by continue";
   }
   const std::string message = fmt::format(
       "{} {} what {} {}, in {}, {}; {}", w_.name_of(now.thread), use.write ? "writes" : "reads",
@@ -149,12 +153,12 @@ void RaceCheck::report_cp_async(const Cell& cell, const Use& use) {
       "copy", use.now.site, cell.write.site,
       copies == thread
           ? fmt::format("{} {} {} while its cp.async of the other line is in flight; a "
-                        "cp_async_wait is probably missing before this line",
+                        "cp_async_wait is probably missing before this line, or leaves it pending",
                         w_.name_of(thread), does, use.name())
           : fmt::format(
-                "{} {} {} while the cp.async of the other line, by {}, is in flight; before "
-                "this line that thread's cp_async_wait and a barrier are probably missing, "
-                "or a barrier before the copy begins",
+                "{} {} {} while the cp.async of the other line, by {}, is in flight; a "
+                "cp_async_wait in that thread that does not leave it pending, and then a barrier, "
+                "are probably missing before this line; in a loop, a barrier before the next copy",
                 w_.name_of(thread), does, use.name(), w_.name_of(copies)));
 }
 
@@ -163,7 +167,8 @@ void RaceCheck::report_early(const Access& copy, const std::string& reader, bool
                              std::uint32_t site, const std::string& memory) {
   w_.findings.add("copy", site, copy.site,
                   fmt::format("{} {} {}, which the copy of the other line fills; its mbarrier was "
-                              "not waited for before this line",
+                              "not waited for before this line, or with the parity of a phase that "
+                              "had ended before",
                               reader, write ? "writes" : "reads", memory));
 }
 
@@ -175,10 +180,12 @@ bool RaceCheck::report_before(const Cell& cell, const Use& use) {
     return true;
   }
   if ((!use.write || now.needs_value) && !cell.written) {
-    w_.findings.add("unwritten", now.site, 0,
-                    fmt::format("{} {} {}, which no thread has written{}", w_.name_of(now.thread),
-                                use.write ? "changes" : "reads", use.name(),
-                                use.region.memory == Memory::kGlobal ? "" : " in this block"));
+    w_.findings.add(
+        "unwritten", now.site, 0,
+        fmt::format("{} {} {}, which no thread has written{}; it must be set first, and "
+                    "a barrier must follow where other threads use it",
+                    w_.name_of(now.thread), use.write ? "changes" : "reads", use.name(),
+                    use.region.memory == Memory::kGlobal ? "" : " in this block"));
     return true;
   }
   const auto conflicts = [&](const Access& before, bool both_write) {
@@ -294,8 +301,8 @@ void RaceCheck::copy_begins(Region& region, const std::byte* address, std::size_
       w_.findings.add(
           "race", copy.site, before->site,
           fmt::format("a copy begun by {} overwrites {}, which {}, and nothing orders "
-                      "the two; a barrier at which all that use the old contents arrive "
-                      "was probably not waited for",
+                      "the two; all that use the old contents must arrive at a barrier after "
+                      "their last use, and this thread must wait at it before the copy",
                       w_.name_of(now.thread), region.name(offset),
                       Order::is_agent(before->thread)
                           ? "the copy of the other line fills"
@@ -361,8 +368,8 @@ bool RaceCheck::report_async_read(const Cell& cell, const AsyncRead& read, const
       w_.findings.add(
           "proxy", read.site, before->site,
           fmt::format("{} may not see what {} has written, in {}: fence_async_proxy() is "
-                      "missing after the other line, in the thread that writes and before "
-                      "the barrier",
+                      "missing after the other line, in each thread that writes, before the "
+                      "barrier",
                       reader(), w_.name_of(before->thread), memory()));
       return true;
     }

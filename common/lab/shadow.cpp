@@ -62,19 +62,14 @@ const KernelSymbols& kernel_symbols() {
 
 // Where a static array begins is not known.
 std::string Region::name(std::ptrdiff_t offset) const {
-  switch (memory) {
-    case Memory::kStaticShared:
-      return "a static array in shared memory";
-    case Memory::kDynamicShared:
-      if (offset >= 0 && static_cast<std::size_t>(offset) < placed_shared) {
-        return "a static array in shared memory";
-      }
-      return fmt::format("byte {} of the dynamic shared memory",
-                         offset - static_cast<std::ptrdiff_t>(placed_shared));
-    default:
-      if (!variable.empty()) return fmt::format("byte {} of the variable {}", offset, variable);
-      return fmt::format("byte {} of a buffer of {} bytes in global memory", offset, size);
+  const auto in_dynamic = offset - static_cast<std::ptrdiff_t>(placed_shared);
+  const bool dynamic = memory == Memory::kDynamicShared;
+  if (memory == Memory::kStaticShared || (dynamic && offset >= 0 && in_dynamic < 0)) {
+    return "a __shared__ variable or array";
   }
+  if (dynamic) return fmt::format("byte {} of the dynamic shared memory", in_dynamic);
+  if (!variable.empty()) return fmt::format("byte {} of the variable {}", offset, variable);
+  return fmt::format("byte {} of a buffer of {} bytes in global memory", offset, size);
 }
 
 ShadowMemory::ShadowMemory() {

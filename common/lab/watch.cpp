@@ -241,18 +241,16 @@ struct Watch::State : Observer {
     executed.block_meets();
     const std::size_t warps = watched.warps_of_block();
     traffic.block_meets(this_rank() * warps, warps);
-    if (!same_line) {
-      findings.add("barrier", sites.id(first), sites.id(second),
-                   "threads of one block meet at two different __syncthreads(): the barrier stands "
-                   "in a branch that not all threads take; move it out of the branch");
-    } else if (ended > 0) {
-      findings.add("barrier", sites.id(first), 0,
-                   fmt::format("{} threads of the block have ended and do not reach this "
-                               "__syncthreads(): it stands in a loop or branch that they leave "
-                               "early; guard the work, not the barrier, and let every thread reach "
-                               "it equally often",
-                               ended));
-    }
+    if (same_line && ended == 0) return;
+    findings.add(
+        "barrier", sites.id(first), same_line ? 0 : sites.id(second),
+        (same_line ? fmt::format("{} threads of the block have ended and do not reach this "
+                                 "__syncthreads()",
+                                 ended)
+                   : "threads of one block meet at two different __syncthreads()") +
+            ": a branch, continue or return lets some threads skip one; guard the work, "
+            "not the barrier, so that all threads reach it equally often; if all should "
+            "take the same branch, a race on the value that decides it may be the cause");
   }
   void barrier_made(const void* barrier, const SourceLocation& location) override {
     mbarrier_check.made(barrier, sites.id(location));

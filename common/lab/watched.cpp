@@ -9,16 +9,10 @@
 namespace fa::lab {
 
 void Findings::add(const std::string& kind, std::uint32_t site, std::uint32_t other,
-                   const std::string& message, int distance) {
-  if (count(kind, site, other, message, distance)) return;
-  found_.push_back({kind, site, other, message, distance, 1, call_stack()});
-}
-
-void Findings::add(const std::string& kind, std::uint32_t site, std::uint32_t other,
                    const std::string& message, int distance,
-                   const std::vector<std::uintptr_t>& stack) {
+                   const std::optional<std::vector<std::uintptr_t>>& stack) {
   if (count(kind, site, other, message, distance)) return;
-  found_.push_back({kind, site, other, message, distance, 1, stack});
+  found_.push_back({kind, site, other, message, distance, 1, stack ? *stack : call_stack()});
 }
 
 void Findings::drop(const std::string& kind, std::uint32_t site) {
@@ -101,8 +95,7 @@ void Watched::launch_begins(const Launch& next, std::uint64_t stream) {
 
 std::string Watched::name_of(std::uint32_t id) const {
   const std::uint32_t number = order.in_block(id);
-  const bool other = order.of_other_block(id) ||
-                     (cluster > 1 && (current == nullptr || order.rank_of(id) != this_rank()));
+  const bool of_some_block = cluster > 1 || order.of_other_block(id);
   const Size at = launch.block_at(order.block_of(id));
   const std::int64_t block = (std::int64_t{at.z} * launch.grid.y + at.y) * launch.grid.x + at.x;
   const Size& size = launch.block;
@@ -112,7 +105,7 @@ std::string Watched::name_of(std::uint32_t id) const {
     thread = fmt::format("({}, {}{})", number % size.x, number / size.x % size.y, z);
   }
   return fmt::format("thread {} (warp {}, lane {}){}", thread, number / kWarpSize,
-                     number % kWarpSize, other ? fmt::format(" of block {}", block) : "");
+                     number % kWarpSize, of_some_block ? fmt::format(" of block {}", block) : "");
 }
 
 std::string Watched::name_of(const Access& before) const {

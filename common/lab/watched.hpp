@@ -5,6 +5,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -22,12 +23,10 @@ class Findings {
   /// Notes a finding. Of several at the same lines the one over the largest distance is reported:
   /// what fixes it fixes the others as well.
   /// `other` is the other line, 0: none; `distance` that of two threads: 0 in a warp, 1 in a block,
-  /// 2 beyond.
+  /// 2 beyond. `stack` is the call stack where it was found; that of now where none is given.
   void add(const std::string& kind, std::uint32_t site, std::uint32_t other,
-           const std::string& message, int distance = 0);
-  /// The same for what was found earlier, at this call stack.
-  void add(const std::string& kind, std::uint32_t site, std::uint32_t other,
-           const std::string& message, int distance, const std::vector<std::uintptr_t>& stack);
+           const std::string& message, int distance = 0,
+           const std::optional<std::vector<std::uintptr_t>>& stack = std::nullopt);
   /// What was found of a kind at a line is none.
   void drop(const std::string& kind, std::uint32_t site);
   /// Whether there is one of a kind at these lines.

@@ -444,14 +444,11 @@ void State::add(const std::string& kind, const std::string& at, const std::strin
     ++finding.count;
     return;
   }
-  lab::Finding finding;
-  finding.kind = kind;
-  finding.where = at;
-  finding.message = message.find(at + ": ") == 0 ? message.substr(at.size() + 2) : message;
+  const std::size_t begin = message.find(at + ": ") == 0 ? at.size() + 2 : 0;
+  lab::Finding finding{kind, at, "", "", message.substr(begin), 1};
   for (std::size_t end; (end = finding.message.find("\n  ")) != std::string::npos;) {
     finding.message.replace(end, 3, " ");
   }
-  finding.count = 1;
   findings.push_back(finding);
 }
 

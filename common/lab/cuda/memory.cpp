@@ -367,7 +367,7 @@ extern "C" void __ubsan_handle_out_of_bounds(const OutOfBounds* at, std::uintptr
   lab::observer->finds(
       "out of bounds", {at->file, static_cast<int>(at->line)}, {},
       fmt::format("thread {} (warp {}, lane {}) of block ({}, {}, {}) uses index {}of an array of "
-                  "type {}; what lies there is another variable",
+                  "type {}; its last index is one less than its size: another variable lies there",
                   thread.number, thread.number / lab::kWarpSize, thread.lane, thread.block_index.x,
                   thread.block_index.y, thread.block_index.z, index_text(*at->index, index),
                   quoted.substr(1, quoted.size() - 2)));

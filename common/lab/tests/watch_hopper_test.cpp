@@ -165,7 +165,7 @@ TEST_CASE("a barrier orders what precedes each arrival, not what follows") {
   check_clean(with_out(ordered_by_an_mbarrier<Arrives::kOneSynced>, 64));
   check_clean(with_out(ordered_by_a_named_barrier<true>, 96));
   // The advice differs.
-  const std::string advice = "an arrival at an mbarrier";
+  const std::string advice = "arrive at an mbarrier";
   for (const auto kernel : {ordered_by_an_mbarrier<Arrives::kAllAtFirst>,
                             ordered_by_an_mbarrier<Arrives::kOneAtLast>}) {
     const Report report = with_out(kernel, 64);
