@@ -2,8 +2,8 @@
 // all lessons use, rounded to 16 bits (data.py), and a test compares them with lesson 01.
 (() => {
   "use strict";
-  const { text, box, line, group } = Explorer;
-  const [{ tokens, heads, dim, steps, ...bits }] = window.explorerData.alice;
+  const { text, box, line, group, wrapped } = Explorer;
+  const [{ tokens, whole, heads, dim, steps, ...bits }] = window.explorerData.alice;
   const floats = (base64, step) =>
     Array.from(new Int16Array(Uint8Array.from(atob(base64), (c) => c.charCodeAt(0)).buffer), (x) => x * step);
   const q = floats(bits.q, steps.q), k = floats(bits.k, steps.k);
@@ -27,7 +27,7 @@
 
   // The words, shaded by how much the chosen head looks at them.
   function words(state, p, width) {
-    const parts = [text(0, 12, "Point at a word: where does head " + state.head + " look?", { "text-anchor": "start", "font-weight": "bold" })], high = 42;
+    const parts = [text(0, 12, "Point at a word, the query: which words does head " + state.head + " look at?", { "text-anchor": "start", "font-weight": "bold" })], high = 42;
     let x = 0, y = 20;
     tokens.forEach((word, key) => {
       const wide = 12 + 8 * word.length;
@@ -44,7 +44,7 @@
   // A row for each head, a column for each key.
   function map(state, top, width) {
     const parts = [], left = 56, cell = Math.min(26, (width - left - 4) / tokens.length), high = 18, first = top + 84;
-    parts.push(text(0, top + 12, "One row per head; the query is " + quoted(state.word), { "text-anchor": "start", "font-weight": "bold" }));
+    parts.push(text(0, top + 12, "All heads, one per row; the query is " + quoted(state.word), { "text-anchor": "start", "font-weight": "bold" }));
     tokens.forEach((word, key) => {
       const middle = left + (key + 0.5) * cell + 4, now = key === state.word;
       parts.push(group({ "data-pick": "word=" + key + "&cell=-1" }, box(left + key * cell, top + 22, cell, 62, { stroke: "none", fill: "var(--x-paper)" }),
@@ -64,10 +64,18 @@
     return { svg: parts, height: 84 + heads * high + 4 };
   }
 
+  const NOTES = [
+    "A query is the question of a word; each of the " + heads + " heads asks its own. The answers, probabilities, sum to 1.",
+    "[CLS] is a mark that this model puts before every text. A head that finds nothing often looks there.",
+    "Lesson 01 has all " + whole + " tokens of the text, not " + tokens.length + ": without a mask they share the probability, so each has less.",
+  ];
+
   function draw(state, width) {
     const p = probs(state, state.head, state.word), above = words(state, p, width), below = map(state, above.height, width);
+    const lines = NOTES.flatMap((note) => wrapped(note, Math.floor(width / 6.4))), top = above.height + below.height + 16;
+    const notes = lines.map((one, k) => text(0, top + 17 * k, one, { "text-anchor": "start" }));
     const order = tokens.map((_, key) => key).sort((a, b) => p[b] - p[a]).slice(0, 3).filter((key) => p[key] >= 0.005);
-    return { svg: [...above.svg, ...below.svg].join(""), height: above.height + below.height,
+    return { svg: [...above.svg, ...below.svg, ...notes].join(""), height: top + 17 * lines.length - 8,
       says: sentence(state, p, order, state.mask === "causal" && state.word < tokens.length - 1) };
   }
   const sentence = (state, p, keys, masks) => {

@@ -102,17 +102,19 @@
   // A tile lies in its matrix: Q and O are upright beside the scores, K and V lie above them.
   function panel(kernel, walk, n, elements, x, y, width) {
     const parts = [], strip = 15, side = Math.min(150, width - 2 * strip - 22), middle = x + width / 2;
-    const left = middle - side / 2, top = y + 106, scale = side / n, now = at(walk, elements);
+    const left = middle - side / 2, top = y + 122, scale = side / n, now = at(walk, elements);
     const places = {
       Q: [left - strip - 5, top, strip, side], O: [left + side + 5, top, strip, side], S: [left, top, side, side],
       K: [left, top - 2 * strip - 8, side, strip], V: [left, top - strip - 4, side, strip],
     };
     const stored = kernel.walk === "unfused", number = !now || now.last ? 3 : now.j === null ? 2 : 1;
     parts.push(text(middle, y + 12, kernel.title, { "font-weight": "bold", "data-room": width }),
-      text(middle, y + 28, stored && now ? "kernel " + number + ": " + ["Q K\u1d40", "softmax", "P V"][number - 1] : kernel.order, { fill: "quiet", "data-room": width }),
-      text(middle, y + 44, "tiles of " + kernel.rows + " x " + kernel.keys, { fill: "quiet", "data-room": width }));
+      text(middle, y + 28, "lesson 05, step " + kernel.row.slice(0, 2), { fill: "quiet", "data-room": width }),
+      text(middle, y + 44, stored && now ? "kernel " + number + ": " + ["Q K\u1d40", "softmax", "P V"][number - 1] : kernel.order, { fill: "quiet", "data-room": width }),
+      text(middle, y + 60, "tiles of " + kernel.rows + " x " + kernel.keys, { fill: "quiet", "data-room": width }));
     const bottom = top + side + 6;
-    parts.push(box(x + 1, y + 50, width - 2, bottom - y - 50, { rx: 4 }), text(x + 6, y + 64, "HBM", { "text-anchor": "start", fill: "quiet" }));
+    parts.push(box(x + 1, y + 66, width - 2, bottom - y - 66, { rx: 4 }),
+      text(x + 6, y + 79, "global memory (HBM)", { "text-anchor": "start", fill: "quiet", "data-room": width - 10 }));
     for (const [what, place] of Object.entries(places)) {
       parts.push(box(...place, "QKV".includes(what) ? hue(HUE[what], 5) : { "stroke-dasharray": "3 3" }));
     }
@@ -149,7 +151,7 @@
       if (now.j !== null) parts.push(box(left + scale * j, top + scale * i, wide, high, { stroke: "ink" }));
       parts.push(box(...tile, { stroke: "ink", "stroke-width": 2 }),
         box(...between, { fill: "var(--x-paper)", stroke: "ink", "stroke-width": 2 }), box(...between, { ...hue(HUE[now.what], 5), stroke: "none" }));
-      parts.push(text(x + width - 6, y + 64, now.way === "in" ? "\u2193 read" + (now.j === null ? " 3x" : "") : "\u2191 write", { "text-anchor": "end" }));
+      parts.push(text(middle, chip - 6, now.way === "in" ? "\u2193 read" + (now.j === null ? " 3x" : "") : "\u2191 write"));
     }
     return { svg: [...parts, ...labels], height: chip + 56 - y };
   }
@@ -176,9 +178,9 @@
     return "All are done. Unfused moved " + times(unfused / first) + " times as many bytes as FlashAttention-1 and " + times(unfused / second) +
       " times as many as FlashAttention-2; " + share(all[0].sums.S, unfused) + " of its bytes are S and P.";
   }
-  function compared() {
+  function compared(guess) {
     const [unfused, first] = KERNELS.map((kernel) => moves(kernel, measured.length).sum), [t0, t1, t2] = KERNELS.map(timeOf);
-    return "FlashAttention-1 takes " + (t1 / t0).toFixed(2) + " times as long as unfused, FlashAttention-2 " + (t2 / t0).toFixed(2) + " times." +
+    return (timeOf(guess) === Math.max(t0, t1, t2) ? "Right. " : "Not " + guess.title + ". ") + "FlashAttention-1 takes " + (t1 / t0).toFixed(2) + " times as long as unfused, FlashAttention-2 " + (t2 / t0).toFixed(2) + " times." +
       (t1 > t0 && first < unfused ? " FlashAttention-1 moves fewer bytes, but our kernel, not that of its authors, gives a head only " + ROWS + " threads, too few to work while others wait for memory." : "");
   }
 
@@ -202,15 +204,15 @@
       parts.push(text(width - 2, top + 15, amount(sum), { "text-anchor": "end" }));
     });
     y += 118;
-    heading("And the time? At N = " + measured.length + (n === measured.length ? "" : ", not " + n) + ", on an " + measured.gpu);
-    const slowest = Math.max(...KERNELS.map(timeOf));
+    heading("Which takes longest, at N = " + measured.length + (n === measured.length ? "" : ", not " + n) + ", on an " + measured.gpu + "?");
+    const slowest = Math.max(...KERNELS.map(timeOf)), guess = KERNELS.find((kernel) => kernel.row === state.guess);
     KERNELS.forEach((kernel, k) => {
       const top = y + 10 + 26 * k;
-      parts.push(text(2, top + 15, kernel.title, { "text-anchor": "start" }), box(left, top, (room * timeOf(kernel)) / slowest, 20, { fill: "var(--x-line)" }),
-        text(width - 2, top + 15, timeOf(kernel).toFixed(1) + " ms", { "text-anchor": "end" }));
+      parts.push(text(2, top + 15, kernel.title, { "text-anchor": "start" }), guess ? box(left, top, (room * timeOf(kernel)) / slowest, 20, { fill: "var(--x-line)" }) : "",
+        text(width - 2, top + 15, guess ? timeOf(kernel).toFixed(1) + " ms" : "? ms", { "text-anchor": "end" }));
     });
     y += 88;
-    const lines = wrapped(compared(), Math.floor(width / 6.4));
+    const lines = wrapped(guess ? compared(guess) : "Choose your guess above; then the times are shown.", Math.floor(width / 6.4));
     for (const words of lines) parts.push(text(2, y += 18, words, { "text-anchor": "start" }));
     parts.push(text(2, y += 22, "measured with " + measured.sequences + " sequences, " + measured.heads + " heads of " + DIM + " columns, float32", { "text-anchor": "start", fill: "quiet" }));
     return { svg: parts.join(""), height: y + 8, says: sentence(all, moved) };
@@ -229,6 +231,7 @@
       { key: "moved", label: "Moved so far", value: 0, still: 90, step: 1, play: ({ n }) => (n < 8 ? 40 : 100), range: () => [0, TICKS],
         shown: (_, state) => amount(movedOf(state, allOf(state))) },
       { key: "n", label: "N", value: 7, still: 8, shown: (value) => 2 ** value, range: () => [LEAST, MOST] },
+      { key: "guess", label: "Takes longest", value: "", choices: [["", "your guess?"], ...KERNELS.map(({ row, title }) => [row, title])] },
     ],
   });
 })();

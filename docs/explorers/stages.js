@@ -72,9 +72,10 @@
           (tile === null ? "nothing is there." : tile !== one.tile ? "tile " + tile + " is there." : "it has not landed.")), right ? [] : [name, "stage " + one.stage]];
       },
       arrive(name, one) {
+        const { bytes } = barriers[one.at];
         --barriers[one.at].missing;
         barriers[one.at].bytes += one.bytes;
-        return [name + ": " + one.words + "." + advance(one.at)];
+        return [name + ": " + one.words + "." + (bytes < 0 ? " An earlier copy brought " + -bytes + " bytes too many: they count here, before this phase's own copy begins." : "") + advance(one.at)];
       },
     };
     for (let idle = 0; idle < FLIGHT + 1; ++turn) {
@@ -130,7 +131,12 @@
   function draw(state, width) {
     const { steps, todo, first } = runOf(state), now = steps[Math.min(state.step, steps.length - 1)], gap = 10, wide = (width - gap) / 2;
     const parts = [...card(now, 0, 1, wide - 1), ...card(now, 1, wide + gap, wide - 1)], last = state.step === steps.length - 1;
-    let y = 156;
+    let y = 162;
+    for (const words of wrapped(RULE, Math.floor(width / 6.4))) {
+      parts.push(text(2, y, words, { "text-anchor": "start" }));
+      y += 17;
+    }
+    y -= 4;
     // A click on a row leads to what it does next.
     const row = (i, name, words, quiet, note = "") => {
       const then = steps.findIndex(({ who }, step) => step > state.step && who === i);
@@ -147,12 +153,13 @@
         now.waits[i] ? "bit " + one.parity + (last ? ": hangs" : ": waits") : "");
     });
     row(NAMES.length, "copies", now.copies.map(({ tile }) => "tile " + tile).join(", ") || "none in flight", !now.copies.length);
-    // What to look for; from the first wrong step on the answer.
-    const [, asked, why] = MISTAKES[state.mistake], told = why && state.step >= first;
-    const [question, answer] = [asked, why && "Why: " + why].map((words) => (words ? wrapped(words, Math.floor(width / 6.4)) : []));
-    (told ? answer : question).forEach((words, k) => parts.push(text(2, y + 17 * (k + 1), words, { "text-anchor": "start", ...(told ? { fill: "bad" } : { "font-weight": "bold" }) })));
+    // What to look for; from the first wrong step on, or at the end, the answer.
+    const [, asked, why] = MISTAKES[state.mistake], told = first < 0 ? last : state.step >= first;
+    const [question, answer] = [asked, (first < 0 ? "Answer: " : "Why: ") + why].map((words) => wrapped(words, Math.floor(width / 6.4)));
+    (told ? answer : question).forEach((words, k) => parts.push(text(2, y + 17 * (k + 1), words, { "text-anchor": "start", ...(!told ? { "font-weight": "bold" } : first < 0 ? {} : { fill: "bad" }) })));
     y += 17 * Math.max(question.length, answer.length);
-    return { svg: parts.join(""), height: y + 10, says: "Step " + state.step + " of " + (steps.length - 1) + ". " + now.words,
+    return { svg: parts.join(""), height: y + 10, says: "Step " + state.step + " of " + (steps.length - 1) + ". " +
+      (state.step && state.step === startOf(state) ? "The choice of this mistake jumps here, to just before its first effect. " : "") + now.words,
       folded: { title: "What the lab says of this kernel", lines: ringOf(state).says } };
   }
 
@@ -161,22 +168,25 @@
   const recorded = (ring) => ring.warps.map((warp) => warp.filter(([kind]) => CALLS[kind]).map(([kind, barrier, count, bytes]) =>
     [CALLS[kind], BARRIERS[barrier], kind === 3 ? count : bytes]));
 
-  const MISTAKES = {  // the label, what to look for, why it goes wrong, and the step before its cause, where that comes first
-    none: ["none", "The producer runs two tiles ahead. Which arrivals does it wait for then?"],
+  const RULE = "wait(p) waits while the phase bit is p. A phase ends, and the bit flips, when no arrivals and no bytes are left.";
+  const MISTAKES = {  // the label, what to look for, the answer, and the step before its cause, where that comes first
+    none: ["none", "The producer runs two tiles ahead. Which arrivals does it wait for then?",
+      "before tile 2 it waits for both consumer warps to arrive at empty[0], that is, until both have read tile 0; before tile 3 the same at empty[1]."],
     "producer parity": ["the producer's parity", "Whose arrivals could end phase 0 of empty[0]?",
       "the producer waits for the end of phase 0 of empty, but consumers arrive there only after a copy, which never begins."],
     "consumer parity": ["the consumers' parity", "What is in stage 0 when warp 1 reads it?", "on a new barrier wait(1) returns at once, so a warp reads a stage before its tile has landed.", 1],
     "dropped arrival": ["warp 2 does not arrive", "How many arrivals does empty[0] get?", "a phase of empty ends after two arrivals, and only warp 1 arrives; so the producer waits for ever.", 11],
     "one arrival": ["empty expects 1 arrival", "How many phases of empty[0] do the two arrivals end?",
       "two warps arrive, and each arrival ends a phase; after two phases the phase bit is 0 again, so the producer's wait(0) does not return.", 11],
-    "more bytes": ["full expects 1024 bytes", "How many bytes of full[0] are left when tile 0 has landed?", "a copy brings 512 bytes, so the phase of full never ends."],
+    "more bytes": ["full expects 1024 bytes", "How many bytes of full[0] are left when tile 0 has landed?", "a copy brings 512 bytes, so the phase of full never ends.", 6],
     "fewer bytes": ["full expects 256 bytes", "How many bytes of full[0] are left when tile 0 has landed?",
       "a copy brings 512 bytes; those that its phase did not expect count for the next one, which ends before its tile has landed."],
   };
+  const startOf = (state) => MISTAKES[state.mistake][3] ?? Math.max(0, runOf(state).first - 1);
   Explorer.define({
     name: "stages", title: "A ring that can be broken", main: "step", draw, rings, run, recorded,
     changed(before, state) {  // to the step before the cause
-      if (state.mistake !== before.mistake) state.step = MISTAKES[state.mistake][3] ?? Math.max(0, runOf(state).first - 1);
+      if (state.mistake !== before.mistake) state.step = startOf(state);
     },
     fields: [
       { key: "mistake", label: "Mistake", value: "none", choices: rings.map(({ name }) => [name, MISTAKES[name][0]]) },

@@ -241,7 +241,8 @@ def write_font(font, out):
     letters = re.findall(r"<mi>(.)</mi>", text)  # drawn as other characters, like the roots
     characters = "".join(sorted({*text, "√", *map(italic, letters)}))
     command = [sys.executable, "-m", "fontTools.subset", font, f"--text={characters}"]
-    command += ["--no-hinting", "--desubroutinize", "--drop-tables+=FFTM,FeatG", "--flavor=woff"]
+    command += ["--no-hinting", "--desubroutinize", "--drop-tables+=FFTM,FeatG,GDEF"]
+    command += ["--layout-features=ssty", "--flavor=woff"]
     subprocess.run([*command, f"--output-file={out / '_static/formulas.woff'}"], check=True)
 
 

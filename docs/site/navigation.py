@@ -43,7 +43,8 @@ KEYWORDS = {
     "05_flash_forward/1_one_kernel.md": "oom, cuda out of memory, quadratic memory",
     "05_flash_forward/3_hopper.md": "flash attention 3, flashattention-3, fa3, hopper attention",
     "05_flash_forward/6_tile_shapes.md": "tile size, block size, autotuning",
-    "05_flash_forward/7_decoding.md": "flash decoding, splitkv, kv cache, flash_attn_with_kvcache",
+    "05_flash_forward/7_decoding.md": "flash decoding, splitkv, kv cache, flash_attn_with_kvcache, "
+    "fa_decode",
     "05_flash_forward/8_serving.md": "vllm, sglang, paged attention, pagedattention, page table",
     "05_flash_forward/9_packed_sequences.md": "flash attn varlen, unpad, cu_seqlens",
     "05_flash_forward/10_masks_and_scores.md": "flexattention, alibi, sliding window, softcap, "
