@@ -9,12 +9,6 @@ set(fa_docs_next "${fa_docs_out}/next")
 set(fa_docs_made "${fa_docs_out}/made")
 set(fa_docs_site "${CMAKE_CURRENT_SOURCE_DIR}/site")
 
-option(FA_DOCS_PARAMS "Target docs: warn about parameters and results without a description" OFF)
-set(fa_docs_params NO)
-if(FA_DOCS_PARAMS)
-  set(fa_docs_params YES)
-endif()
-
 # ---- Doxygen. Its warnings fail the target, except that a field or a member type has no comment: a
 # group of trivial ones needs one comment, or none.
 set(fa_docs_input "")
@@ -29,7 +23,7 @@ set(fa_docs_code_filter "sed 's,^ *//! .*,,'")
 set(fa_docs_versioned "")
 if(NOT DOXYGEN_VERSION VERSION_LESS 1.9.2)
   # A comment may name only the parameters that need words.
-  string(APPEND fa_docs_versioned "WARN_IF_INCOMPLETE_DOC = ${fa_docs_params}\n")
+  string(APPEND fa_docs_versioned "WARN_IF_INCOMPLETE_DOC = NO\n")
 endif()
 if(NOT DOXYGEN_VERSION VERSION_LESS 1.9.5)
   string(APPEND fa_docs_versioned "WARN_IF_UNDOC_ENUM_VAL = NO\nHTML_COLORSTYLE = LIGHT\n")

@@ -9,6 +9,7 @@ become on the site.
 """
 
 import html
+import json
 import os
 import pathlib
 import posixpath
@@ -248,12 +249,15 @@ def write_font(font, out):
 
 def copy_assets(app, exception):
     """Scripts, style sheets and data that the HTML of a page names, to where the page is; the font
-    for formulas; and, where the site's address is known, a list of its pages."""
+    for formulas; names of the code for the search; and, where the site's address is known, a list
+    of its pages."""
     if exception or app.builder.name != "html":
         return
     out = pathlib.Path(app.outdir)
     if font := os.environ.get("COURSE_MATH_FONT"):
         write_font(font, out)
+    names = json.dumps(app.course_reference.code_names(), separators=(",", ":"))
+    (out / "_static/names.js").write_text(f"window.codeNames = {names};\n", encoding="utf-8")
     if base := app.config.html_baseurl:
         pages = (base + app.builder.get_target_uri(name) for name in sorted(app.env.found_docs))
         (out / "sitemap.txt").write_text("\n".join(pages) + "\n", encoding="utf-8")

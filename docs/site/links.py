@@ -43,6 +43,16 @@ class Reference:
         page = self.sources.get(path)
         return page and f"{REFERENCE}/{page}" + (f"#l{line:05d}" if line else "")
 
+    def code_names(self):
+        """{last part of a name, in lower case: [[name, page, anchor], ...]} for the search: names that
+        look like code, with _ or a capital inside."""
+        found = {}
+        for name, place in self.names.items():
+            last, (page, _, anchor) = name.rpartition("::")[2], place.partition(".html")
+            if re.search(r"[a-z\d][A-Z]|\w_\w", last):
+                found.setdefault(last.lower(), []).append([name, f"{REFERENCE}/{page}", anchor])
+        return found
+
     def symbol(self, text):
         """The description of a name that is written as fa::name or fa::name()."""
         page = self.names.get(text.removesuffix("()")) if text.startswith("fa::") else None

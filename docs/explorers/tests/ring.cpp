@@ -115,20 +115,15 @@ std::string run_broken_ring(const BrokenRing& ring) {
 
 // All of them, the right one first.
 std::string broken_rings() {
-  std::vector<BrokenRing> all(7);
-  all[0].name = "none";
-  all[1].name = "producer parity";
-  all[1].producer = 0;
-  all[2].name = "consumer parity";
-  all[2].consumer = 1;
-  all[3].name = "dropped arrival";
-  all[3].releasing = 1;
-  all[4].name = "one arrival";
-  all[4].arrivals = 1;
-  all[5].name = "more bytes";
-  all[5].bytes *= 2;
-  all[6].name = "fewer bytes";
-  all[6].bytes /= 2;
+  const BrokenRing all[] = {
+      {"none"},
+      {"producer parity", 0},
+      {"consumer parity", 1, 1},
+      {"dropped arrival", 1, 0, 2, 1},
+      {"one arrival", 1, 0, 1},
+      {"more bytes", 1, 0, 2, 2, 2 * kRingBytes},
+      {"fewer bytes", 1, 0, 2, 2, kRingBytes / 2},
+  };
   std::vector<std::string> results;
   for (const BrokenRing& ring : all) results.push_back(run_broken_ring(ring));
   return fmt::format("[{}]", fmt::join(results, ",\n"));

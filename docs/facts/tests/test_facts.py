@@ -1,11 +1,10 @@
 """Tests of records.py and pages.py with a record and a page of paper, and of all facts."""
 
 import json
-import pathlib
-import tempfile
 import unittest
 from unittest import mock
 
+from common.testing.tree import TreeTest
 from docs.facts import pages, records
 
 ROWS = [
@@ -35,17 +34,14 @@ PAGE = """# A page
 """
 
 
-class Case(unittest.TestCase):
+class Case(TreeTest):
     """A repository with one record and one page."""
 
     def setUp(self):
-        folder = tempfile.TemporaryDirectory()
-        self.addCleanup(folder.cleanup)
-        root = pathlib.Path(folder.name)
-        (root / "docs/results").mkdir(parents=True)
-        (root / "docs/results/paper.json").write_text(json.dumps({"measurements": ROWS}))
-        (root / "PAGE.md").write_text(PAGE)
-        patch = mock.patch.object(records, "ROOT", root)
+        super().setUp()
+        self.write("docs/results/paper.json", json.dumps({"measurements": ROWS}))
+        self.write("PAGE.md", PAGE)
+        patch = mock.patch.object(records, "ROOT", self.root)
         patch.start()
         self.addCleanup(patch.stop)
         self.addCleanup(records.rows.cache_clear)
@@ -147,7 +143,3 @@ class Facts(unittest.TestCase):
     def test_each_fact_says_what_it_is_of(self):
         for name, fact in pages.facts().items():
             self.assertTrue(fact.__doc__, name)
-
-
-if __name__ == "__main__":
-    unittest.main()

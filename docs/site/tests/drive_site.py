@@ -50,6 +50,7 @@ SEARCHES = {
     "fp8 kv cache in vLLM": "05_flash_forward/8_serving.html",
     "MLA": "docs/glossary.html",
     "call from Python": "06_flash_backward/7_training.html",
+    "MemoryRegion": "reference/structfa_1_1attention_1_1MemoryRegion.html",
 }
 FOUND = "document.querySelector('.search > :nth-child(-n + 3) a[href*=\"%s\"]')"
 

@@ -396,6 +396,3 @@ class Formulas(unittest.TestCase):
             made = transforms.mathml(tex, "inline")[0]
             self.assertRegex(made, "<mo>&#x02032;</mo></mrow>")
             self.assertNotIn("<mi>&#x02032;", made)
-
-    def test_what_becomes_no_mathml_is_named(self):
-        self.assertEqual(transforms.mathml(r"\nosuch", "inline")[1], r"\nosuch")

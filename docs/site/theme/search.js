@@ -25,3 +25,14 @@ Search.performTermsSearch = (words, excluded) => {
   return [...pages.values()].filter((page) => counts.get(page) >= third)
     .map((page) => page.with(4, page[4] / most * counts.get(page) / words.size));
 };
+
+// Names of the code have a file of their own, loaded when a word looks like one. They follow the pages.
+const queryPages = Search.query;
+Search.query = (words) => {
+  if (!/[a-z\d][A-Z]|\w_\w/.test(words)) return queryPages(words);
+  const names = document.body.appendChild(document.createElement("script"));
+  names.onload = names.onerror = () => queryPages(words);
+  names.src = document.documentElement.dataset.content_root + "_static/names.js";
+};
+Search.performObjectSearch = (word) => ((window.codeNames || {})[word] || []).map(([name, page, anchor]) =>
+  [page, name, anchor, "in the reference of the code", -1, page, "object"]);
