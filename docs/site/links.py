@@ -44,12 +44,12 @@ class Reference:
         return page and f"{REFERENCE}/{page}" + (f"#l{line:05d}" if line else "")
 
     def code_names(self):
-        """{last part of a name, in lower case: [[name, page, anchor], ...]} for the search: names that
-        look like code, with _ or a capital inside."""
+        """{last part of a name, in lower case: [[name, page, anchor], ...]} for the search, of what
+        looks like code: it has _ or a capital inside."""
         found = {}
         for name, place in self.names.items():
             last, (page, _, anchor) = name.rpartition("::")[2], place.partition(".html")
-            if re.search(r"[a-z\d][A-Z]|\w_\w", last):
+            if re.search(r"[a-z\d][A-Z]|\w_\w", last) and not name.endswith(f"{last}::{last}"):
                 found.setdefault(last.lower(), []).append([name, f"{REFERENCE}/{page}", anchor])
         return found
 

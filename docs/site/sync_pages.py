@@ -241,18 +241,13 @@ class Sync:
 
     def __init__(self, root, programs, check=False):
         self.root, self.programs, self.check = root, programs, check
-        self.problems = self.refuted = 0  # what could not be done; facts that do not hold
+        self.problems, self.refuted = [], []  # what could not be done; facts that do not hold
         self.changed = []  # (name, old text, new text)
         self.drawings = {}  # name -> (command, text)
 
-    def report(self, name, line, sentence):
-        """Prints a problem."""
-        self.problems += 1
-        print(f"{name}:{line}: {sentence}", file=sys.stderr)
-
-    def refute(self, name, line, sentence):
-        """Prints that a fact does not hold."""
-        self.refuted += 1
+    def report(self, found, name, line, sentence):
+        """Prints one of the problems, or of the facts that do not hold."""
+        found.append(sentence)
         print(f"{name}:{line}: {sentence}", file=sys.stderr)
 
     def text_of(self, name):
@@ -282,7 +277,7 @@ class Sync:
 
         old = self.text_of(name)
         page = Page(old, name, self.root, self.programs, draw)
-        self.compare(name, old, page.synced(functools.partial(self.report, name)))
+        self.compare(name, old, page.synced(functools.partial(self.report, self.problems, name)))
 
     def compare_drawings(self):
         """Compares the drawings that the pages show."""
@@ -296,7 +291,8 @@ class Sync:
 
     def facts(self, name):
         """Compares the facts in the sentences of a page with records and printed tables."""
-        report, refute = (functools.partial(f, name) for f in (self.report, self.refute))
+        lists = self.problems, self.refuted
+        report, refute = (functools.partial(self.report, found, name) for found in lists)
         old = self.text_of(name)
         self.compare(name, old, with_facts(old, report, refute))
 

@@ -13,15 +13,6 @@ main = functools.partial(print_named, tables, tables.TABLES)
 HEAD = {"gpu": "GPU 1", "driver": "2.3", "toolkit": "4.5", "commit": "abc", "date": "2026-01-02"}
 
 
-class FunctorsTest(TreeTest):
-    def test_a_record_without_functors_is_refused(self):
-        for rows in ([], [{"group": "a", "milliseconds": 1.0}]):
-            self.write("other.json", json.dumps({**HEAD, "measurements": rows}))
-            status, out, err = self.run_main(main, "functors", self.root / "other.json")
-            self.assertEqual((status, out), (2, ""))
-            self.assertIn("functors", err)
-
-
 def ring_row(gpus, milliseconds, **fields):
     point = {"mask": "causal", "pass": "backward", "gpus": gpus, "length": 64}
     rates = {"tflops_per_gpu": 10.4, "mebibytes_per_gpu": 7}

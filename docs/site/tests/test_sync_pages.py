@@ -5,7 +5,6 @@ import os
 import unittest
 from unittest import mock
 
-from common.classroom import catalogue
 from common.testing.tree import TreeTest
 from docs.site import excerpts, sync_pages
 from docs.site.sync_pages import in_step
@@ -351,14 +350,6 @@ class Markdown(unittest.TestCase):
         self.assertEqual(shown("a   b\n\n(c)"), "```text\na   b\n\n(c)\n```")
         self.assertEqual(shown("a\n---\n```x"), "````text\na\n---\n```x\n````")
 
-    def test_exercises_are_linked(self):
-        first = catalogue.exercises()[0]
-        text = "exercise          minutes\n----------------  -------\n"
-        text += f"{first.id:<16}       15\nsum 1             15"
-        task = first.folder.relative_to(catalogue.ROOT).as_posix() + "/task.md"
-        self.assertIn(f"| [{first.id}](/{task}) |", shown(text))
-        self.assertNotIn("](", shown(text.replace("exercise  ", "kernel    ", 1)))
-
     def test_what_markdown_would_read_as_more_than_text(self):
         for text, wanted in {
             "max|o - r| < 1e-3": "max\\|o - r\\| \\< 1e-3",
@@ -391,7 +382,6 @@ class Digits(unittest.TestCase):
         ("PASS  o  1.78e-15  (limit 5.25e-13)", "PASS  o  0.00e+00  (limit 5.24e-13)"),
         ("PASS  o     0.384  (limit 1.00)", "PASS  o    0.0899  (limit 1.00)"),
         ("9.9e-07", "1.1e-06"),
-        ("loss 1.99e+00", "loss 2.00e+00"),
         ("| a |  9.99 |", "| a   | 10.00 |"),  # a column may have become wider
     )
     OTHER = (
@@ -407,8 +397,6 @@ class Digits(unittest.TestCase):
         ("PASS  2.02e-11  (limit 3.67e-09)", "PASS  2.02e-11  (limit 7.35e-09)"),
         ("PASS  2.02e-11  (limit 3.67e-09)", "FAIL  2.02e-11  (limit 3.67e-09)"),
         ("1.99e+00", "2.01e+00"),
-        ("6.55e+04", "6.53e+04"),
-        ("a 1e-07", "a 0.1"),
         ("nan", "0.5"),
         ("PyTorch 2.11.0", "PyTorch 2.12.0"),
         ("a 0.51 0.52", "a 0.51"),
