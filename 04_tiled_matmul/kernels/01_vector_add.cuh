@@ -27,9 +27,7 @@ inline void launch_vector_add(const float* a, const float* b, float* c,
   launch(vector_add, {grid, block}, a, b, c, n);
 }
 
-/// The step's row: see 04_tiled_matmul/src/backend.cuh.
-template <class Row>
-auto tiled_step(std::integral_constant<int, 1>, Row row) {
+FA_STEP_ROW(tiled, 1) {
   return row("01_vector_add", "grid, block, thread, tail")
       .tile(1, 256)
       .add(launch_vector_add);

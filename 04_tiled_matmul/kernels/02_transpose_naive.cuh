@@ -36,9 +36,7 @@ inline void launch_transpose_naive(const float* in, float* out, int rows,
   launch(transpose_naive, {grid, block}, in, out, rows, cols);
 }
 
-/// The step's row: see 04_tiled_matmul/src/backend.cuh.
-template <class Row>
-auto tiled_step(std::integral_constant<int, 2>, Row row) {
+FA_STEP_ROW(tiled, 2) {
   return row("02_transpose_naive", "element by element")
       .tile(kTransposeTile, kTransposeTile)
       .transpose(launch_transpose_naive);

@@ -39,9 +39,7 @@ void launch_transpose_shared(const float* in, float* out, int rows,
   launch(transpose_shared<pad>, {grid, block}, in, out, rows, cols);
 }
 
-/// The step's row: see 04_tiled_matmul/src/backend.cuh.
-template <class Row>
-auto tiled_step(std::integral_constant<int, 3>, Row row) {
+FA_STEP_ROW(tiled, 3) {
   return row("03_transpose_shared", "a tile in shared memory")
       .tile(kTransposeTile, kTransposeTile)
       .transpose(launch_transpose_shared<0>)

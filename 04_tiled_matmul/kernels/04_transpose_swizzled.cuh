@@ -37,9 +37,7 @@ inline void launch_transpose_swizzled(const float* in, float* out, int rows,
   launch(transpose_swizzled, {grid, block}, in, out, rows, cols);
 }
 
-/// The step's row: see 04_tiled_matmul/src/backend.cuh.
-template <class Row>
-auto tiled_step(std::integral_constant<int, 4>, Row row) {
+FA_STEP_ROW(tiled, 4) {
   return row("04_transpose_swizzled", "no memory for a pad")
       .tile(kTransposeTile, kTransposeTile)
       .transpose(launch_transpose_swizzled);

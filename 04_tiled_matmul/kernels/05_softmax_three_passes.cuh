@@ -49,9 +49,7 @@ inline void launch_softmax_three_passes(const float* x, float* y, int rows,
   launch(softmax_three_passes, {grid, block}, x, y, rows, cols);
 }
 
-/// The step's row: see 04_tiled_matmul/src/backend.cuh.
-template <class Row>
-auto tiled_step(std::integral_constant<int, 5>, Row row) {
+FA_STEP_ROW(tiled, 5) {
   return row("05_softmax_three_passes", "a warp for each row")
       .tile(kSoftmaxWarps, kWarp)
       .softmax(launch_softmax_three_passes);

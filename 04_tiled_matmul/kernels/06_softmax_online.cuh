@@ -50,9 +50,7 @@ inline void launch_softmax_online(const float* x, float* y, int rows,
   launch(softmax_online, {grid, block}, x, y, rows, cols);
 }
 
-/// The step's row: see 04_tiled_matmul/src/backend.cuh.
-template <class Row>
-auto tiled_step(std::integral_constant<int, 6>, Row row) {
+FA_STEP_ROW(tiled, 6) {
   return row("06_softmax_online", "lanes merge (m, l)")
       .tile(kSoftmaxWarps, kWarp)
       .softmax(launch_softmax_online);

@@ -31,9 +31,7 @@ void launch_matmul_naive(const MatmulParams<float>& p) {
   launch(matmul_naive<b_transposed>, {grid, block}, p);
 }
 
-/// The step's row: see 04_tiled_matmul/src/backend.cuh.
-template <class Row>
-auto tiled_step(std::integral_constant<int, 7>, Row row) {
+FA_STEP_ROW(tiled, 7) {
   return row("07_matmul_naive", "a thread for each element")
       .tile(16, 16)
       .matmul(float{},

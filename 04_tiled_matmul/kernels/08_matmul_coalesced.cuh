@@ -32,9 +32,7 @@ void launch_matmul_coalesced(const MatmulParams<float>& p) {
   launch(matmul_coalesced<b_transposed>, {grid, block}, p);
 }
 
-/// The step's row: see 04_tiled_matmul/src/backend.cuh.
-template <class Row>
-auto tiled_step(std::integral_constant<int, 8>, Row row) {
+FA_STEP_ROW(tiled, 8) {
   return row("08_matmul_coalesced", "lanes along the columns")
       .tile(8, 32)
       .matmul(float{},

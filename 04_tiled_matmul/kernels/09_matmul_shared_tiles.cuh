@@ -47,9 +47,7 @@ void launch_matmul_shared_tiles(const MatmulParams<float>& p) {
   launch(matmul_shared_tiles<b_transposed>, {grid, block}, p);
 }
 
-/// The step's row: see 04_tiled_matmul/src/backend.cuh.
-template <class Row>
-auto tiled_step(std::integral_constant<int, 9>, Row row) {
+FA_STEP_ROW(tiled, 9) {
   return row("09_matmul_shared_tiles", "tiles in shared memory")
       .tile(kSharedTile, kSharedTile, kSharedTile)
       .matmul(float{}, [](auto bt, const auto& p) {

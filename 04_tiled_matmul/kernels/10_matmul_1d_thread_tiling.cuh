@@ -54,9 +54,7 @@ void launch_matmul_1d_thread_tiling(const MatmulParams<float>& p) {
   launch(matmul_1d_thread_tiling<b_transposed>, {grid, block}, p);
 }
 
-/// The step's row: see 04_tiled_matmul/src/backend.cuh.
-template <class Row>
-auto tiled_step(std::integral_constant<int, 10>, Row row) {
+FA_STEP_ROW(tiled, 10) {
   return row("10_matmul_1d_thread_tiling", "8 elements a thread")
       .tile(64, 64, 8)
       .matmul(float{}, [](auto bt, const auto& p) {

@@ -75,9 +75,7 @@ void launch_matmul_2d_thread_tiling(const MatmulParams<float>& p) {
   launch(matmul_2d_thread_tiling<b_transposed>, {grid, block}, p);
 }
 
-/// The step's row: see 04_tiled_matmul/src/backend.cuh.
-template <class Row>
-auto tiled_step(std::integral_constant<int, 11>, Row row) {
+FA_STEP_ROW(tiled, 11) {
   return row("11_matmul_2d_thread_tiling", "8 x 8 elements a thread")
       .tile(128, 128, 8)
       .matmul(float{}, [](auto bt, const auto& p) {

@@ -102,9 +102,7 @@ void launch_matmul_vector_loads(const MatmulParams<float>& p) {
   launch(matmul_vector_loads<b_transposed>, {grid, block}, p);
 }
 
-/// The step's row: see 04_tiled_matmul/src/backend.cuh.
-template <class Row>
-auto tiled_step(std::integral_constant<int, 12>, Row row) {
+FA_STEP_ROW(tiled, 12) {
   return row("12_matmul_vector_loads", "four elements at a time")
       .tile(128, 128, 8)
       .matmul(float{}, [](auto bt, const auto& p) {

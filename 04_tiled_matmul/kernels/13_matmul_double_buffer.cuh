@@ -127,9 +127,7 @@ void launch_matmul_double_buffer(const MatmulParams<float>& p) {
   launch(matmul_double_buffer<b_transposed>, {grid, block, 0, 2}, p);
 }
 
-/// The step's row: see 04_tiled_matmul/src/backend.cuh.
-template <class Row>
-auto tiled_step(std::integral_constant<int, 13>, Row row) {
+FA_STEP_ROW(tiled, 13) {
   return row("13_matmul_double_buffer", "copies while multiplying")
       .needs(kNeedsCpAsync)
       .tile(128, 128, 16, 2)

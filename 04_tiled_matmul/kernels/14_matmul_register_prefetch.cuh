@@ -169,9 +169,7 @@ void launch_matmul_register_prefetch(const MatmulParams<float>& p) {
          {grid, block, Tile::smem_bytes, Tile::stages}, p);
 }
 
-/// The step's row: see 04_tiled_matmul/src/backend.cuh.
-template <class Row>
-auto tiled_step(std::integral_constant<int, 14>, Row row) {
+FA_STEP_ROW(tiled, 14) {
   return row("14_matmul_register_prefetch", "8 x 16 elements, a step ahead")
       .needs(kNeedsCpAsync.with_shared(RegisterTile::smem_bytes))
       .tile([](auto) { return RegisterTile{}; })

@@ -60,9 +60,7 @@ void launch_matmul_tensor_cores(const MatmulParams<T>& p) {
   launch(matmul_tensor_cores<b_transposed, T>, {grid, block}, p);
 }
 
-/// The step's row: see 04_tiled_matmul/src/backend.cuh.
-template <class Row>
-auto tiled_step(std::integral_constant<int, 15>, Row row) {
+FA_STEP_ROW(tiled, 15) {
   return row("15_matmul_tensor_cores", "16 x 8 x 16 in one instruction")
       .needs(kNeedsMma)
       .tile([](auto bt) { return TensorCoresTile<bt>{}; })

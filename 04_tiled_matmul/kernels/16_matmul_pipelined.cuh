@@ -68,9 +68,7 @@ void launch_matmul_pipelined(const MatmulParams<T>& p) {
          {grid, block, Tile::smem_bytes, Tile::stages}, p);
 }
 
-/// The step's row: see 04_tiled_matmul/src/backend.cuh.
-template <class Row>
-auto tiled_step(std::integral_constant<int, 16>, Row row) {
+FA_STEP_ROW(tiled, 16) {
   return row("16_matmul_pipelined", "two more tiles in flight")
       .needs(kNeedsMma)
       .tile([](auto bt) { return PipelinedTile<bt>{}; })

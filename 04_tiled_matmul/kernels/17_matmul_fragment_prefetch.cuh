@@ -81,9 +81,7 @@ void launch_matmul_fragment_prefetch(const MatmulParams<T>& p) {
          {grid, block, Tile::smem_bytes, Tile::stages}, p);
 }
 
-/// The step's row: see 04_tiled_matmul/src/backend.cuh.
-template <class Row>
-auto tiled_step(std::integral_constant<int, 17>, Row row) {
+FA_STEP_ROW(tiled, 17) {
   return row("17_matmul_fragment_prefetch", "fragments a step ahead")
       .needs(kNeedsMma)
       .tile([](auto bt) { return PrefetchTile<bt>{}; })

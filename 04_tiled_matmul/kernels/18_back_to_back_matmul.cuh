@@ -91,9 +91,7 @@ inline void launch_back_to_back_matmul(const float* q, const float* k,
          length_k, scale);
 }
 
-/// The step's row: see 04_tiled_matmul/src/backend.cuh.
-template <class Row>
-auto tiled_step(std::integral_constant<int, 18>, Row row) {
+FA_STEP_ROW(tiled, 18) {
   return row("18_back_to_back_matmul", "both matmuls, scores never stored")
       .tile(kBackToBackTile, kBackToBackTile)
       .two_matmuls(launch_back_to_back_matmul);

@@ -65,9 +65,7 @@ void launch_matmul_wgmma(const MatmulParams<T>& p) {
          tma_matmul<Tile>(p));
 }
 
-/// The step's row: see 04_tiled_matmul/src/backend.cuh.
-template <class Row>
-auto tiled_step(std::integral_constant<int, 19>, Row row) {
+FA_STEP_ROW(tiled, 19) {
   return row("19_matmul_wgmma", "tiles by TMA, 64 x 256 x 16 at once")
       .needs(kNeedsHopper)
       .tile([](auto bt) { return MatmulWgmmaTile<bt, bfloat16>{}; })

@@ -76,9 +76,7 @@ void launch_matmul_stages(const MatmulParams<T>& p) {
          tma_matmul<Tile>(p));
 }
 
-/// The step's row: see 04_tiled_matmul/src/backend.cuh.
-template <class Row>
-auto tiled_step(std::integral_constant<int, 20>, Row row) {
+FA_STEP_ROW(tiled, 20) {
   return row("20_matmul_stages", "four stages, wgmma in flight")
       .needs(kNeedsHopper)
       .tile([](auto bt) { return MatmulStagesTile<bt, bfloat16>{}; })

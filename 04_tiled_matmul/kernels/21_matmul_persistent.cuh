@@ -122,9 +122,7 @@ void launch_matmul_persistent(const MatmulParams<T>& p, int group_m = 16,
          tma_matmul<Tile>(p), raster);
 }
 
-/// The step's row: see 04_tiled_matmul/src/backend.cuh.
-template <class Row>
-auto tiled_step(std::integral_constant<int, 21>, Row row) {
+FA_STEP_ROW(tiled, 21) {
   return row("21_matmul_persistent", "a producer warpgroup, tile after tile")
       .needs(kNeedsHopper)
       .tile([](auto bt) { return MatmulPersistentTile<bt, bfloat16>{}; })

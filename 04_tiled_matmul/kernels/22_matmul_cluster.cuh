@@ -222,9 +222,7 @@ void launch_matmul_cluster(const MatmulParams<T>& p, int group_m = 8,
       raster);
 }
 
-/// The step's row: see 04_tiled_matmul/src/backend.cuh.
-template <class Row>
-auto tiled_step(std::integral_constant<int, 22>, Row row) {
+FA_STEP_ROW(tiled, 22) {
   return row("22_matmul_cluster", "two blocks share what they load")
       .needs(kNeedsHopper)
       .tile([](auto bt) { return MatmulClusterTile<bt, bfloat16>{}; })

@@ -132,9 +132,7 @@ void launch_matmul_tensor_memory(const MatmulParams<T>& p) {
          tma_matmul<Tile>(p));
 }
 
-/// The step's row: see 04_tiled_matmul/src/backend.cuh.
-template <class Row>
-auto tiled_step(std::integral_constant<int, 23>, Row row) {
+FA_STEP_ROW(tiled, 23) {
   return row("23_matmul_tensor_memory",
              "B200: accumulators in tensor memory; never run on one")
       .needs(kNeedsBlackwell)

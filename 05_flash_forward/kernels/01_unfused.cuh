@@ -118,9 +118,7 @@ inline void launch_unfused(const Attention<float>& a, const Stream& stream,
          workspace);
 }
 
-/// The step's row: see common/attention/host/step_row.cuh.
-template <class Row>
-auto forward_step(std::integral_constant<int, 1>, Row row) {
+FA_STEP_ROW(forward, 1) {
   return row("01_unfused", "three kernels, scores in global memory", float{})
       .slow()
       .tile(kUnfusedTile, kUnfusedTile, 0, 1)

@@ -93,9 +93,7 @@ inline void launch_flash_1(const Attention<float>& a, const Stream& stream,
   });
 }
 
-/// The step's row: see common/attention/host/step_row.cuh.
-template <class Row>
-auto forward_step(std::integral_constant<int, 2>, Row row) {
+FA_STEP_ROW(forward, 2) {
   return row("02_flash_1", "outer loop over tiles of keys", float{})
       .slow()
       .head_dims(HeadDims<32, 64, 128>{})

@@ -83,9 +83,7 @@ inline void launch_flash_2(const Attention<float>& a, const Stream& stream) {
   });
 }
 
-/// The step's row: see common/attention/host/step_row.cuh.
-template <class Row>
-auto forward_step(std::integral_constant<int, 3>, Row row) {
+FA_STEP_ROW(forward, 3) {
   return row("03_flash_2", "one block per tile of queries", float{})
       .slow()
       .head_dims(HeadDims<32, 64, 128>{})

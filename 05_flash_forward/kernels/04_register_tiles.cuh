@@ -260,9 +260,7 @@ FA_LAUNCH_FLOAT(forward_float, Attention, (const Stream&),
                 (FloatTile<128>), (FloatTile<256>), (FloatTile<64, true>),
                 (FloatTile<128, true>), (FloatTile<256, true>));
 
-/// The step's row: see common/attention/host/step_row.cuh.
-template <class Row>
-auto forward_step(std::integral_constant<int, 4>, Row row) {
+FA_STEP_ROW(forward, 4) {
   return row("04_register_tiles", "8 x 8 scores per lane", float{})
       .needs(kNeedsCpAsync)
       .head_dims(HeadDims<32, 64, 128, 256>{})

@@ -271,9 +271,7 @@ void launch_tensor_cores(const Attention<T>& a, const Stream& stream) {
 FA_LAUNCH_16_BIT(forward_steps, Attention, (const Stream&),
                  launch_tensor_cores);
 
-/// The step's row: see common/attention/host/step_row.cuh.
-template <class Row>
-auto forward_step(std::integral_constant<int, 5>, Row row) {
+FA_STEP_ROW(forward, 5) {
   return row("05_tensor_cores", "P stays in registers", half{}, bfloat16{})
       .needs(kNeedsMma)
       .head_dims(HeadDims<64, 128>{})

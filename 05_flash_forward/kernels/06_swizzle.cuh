@@ -75,9 +75,7 @@ void launch_swizzle(const Attention<T>& a, const Stream& stream) {
 
 FA_LAUNCH_16_BIT(forward_steps, Attention, (const Stream&), launch_swizzle);
 
-/// The step's row: see common/attention/host/step_row.cuh.
-template <class Row>
-auto forward_step(std::integral_constant<int, 6>, Row row) {
+FA_STEP_ROW(forward, 6) {
   return row("06_swizzle", "ldmatrix, no bank conflicts", half{}, bfloat16{})
       .needs(kNeedsMma)
       .head_dims(HeadDims<64, 128>{})

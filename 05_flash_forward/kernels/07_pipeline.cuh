@@ -83,9 +83,7 @@ void launch_pipeline(const Attention<T>& a, const Stream& stream) {
 
 FA_LAUNCH_16_BIT(forward_steps, Attention, (const Stream&), launch_pipeline);
 
-/// The step's row: see common/attention/host/step_row.cuh.
-template <class Row>
-auto forward_step(std::integral_constant<int, 7>, Row row) {
+FA_STEP_ROW(forward, 7) {
   return row("07_pipeline", "cp.async pipeline", half{}, bfloat16{})
       .needs(kNeedsMma)
       .head_dims(HeadDims<64, 128>{})

@@ -373,9 +373,7 @@ void launch_edge_masks(const Attention<T>& a, const Stream& stream,
 FA_LAUNCH_16_BIT(forward, Attention, (const Stream&, const DeviceProperties&),
                  launch_edge_masks);
 
-/// The step's row: see common/attention/host/step_row.cuh.
-template <class Row>
-auto forward_step(std::integral_constant<int, 8>, Row row) {
+FA_STEP_ROW(forward, 8) {
   return row("08_edge_masks", "masks at the edge only, exp2", half{},
              bfloat16{})
       .needs(kNeedsMma)

@@ -326,9 +326,7 @@ void launch_wgmma(const Attention<T>& a, const Stream& stream) {
 
 FA_LAUNCH_16_BIT(forward_steps, Attention, (const Stream&), launch_wgmma);
 
-/// The step's row: see common/attention/host/step_row.cuh.
-template <class Row>
-auto forward_step(std::integral_constant<int, 9>, Row row) {
+FA_STEP_ROW(forward, 9) {
   return row("09_wgmma", "wgmma and TMA", half{}, bfloat16{})
       .hopper()
       .head_dims(HeadDims<128>{})

@@ -126,9 +126,7 @@ void launch_warp_specialized(const Attention<T>& a, const Stream& stream) {
 FA_LAUNCH_16_BIT(forward_steps, Attention, (const Stream&),
                  launch_warp_specialized);
 
-/// The step's row: see common/attention/host/step_row.cuh.
-template <class Row>
-auto forward_step(std::integral_constant<int, 10>, Row row) {
+FA_STEP_ROW(forward, 10) {
   return row("10_warp_specialized", "a producer warpgroup", half{},
              bfloat16{})
       .hopper()

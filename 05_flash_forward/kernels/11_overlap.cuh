@@ -122,9 +122,7 @@ void launch_overlap(const Attention<T>& a, const Stream& stream) {
 
 FA_LAUNCH_16_BIT(forward_steps, Attention, (const Stream&), launch_overlap);
 
-/// The step's row: see common/attention/host/step_row.cuh.
-template <class Row>
-auto forward_step(std::integral_constant<int, 11>, Row row) {
+FA_STEP_ROW(forward, 11) {
   return row("11_overlap", "softmax overlaps the matmuls", half{}, bfloat16{})
       .hopper()
       .head_dims(HeadDims<128>{})

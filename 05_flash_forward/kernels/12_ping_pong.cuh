@@ -136,9 +136,7 @@ void launch_ping_pong(const Attention<T>& a, const Stream& stream) {
 
 FA_LAUNCH_16_BIT(forward_steps, Attention, (const Stream&), launch_ping_pong);
 
-/// The step's row: see common/attention/host/step_row.cuh.
-template <class Row>
-auto forward_step(std::integral_constant<int, 12>, Row row) {
+FA_STEP_ROW(forward, 12) {
   return row("12_ping_pong", "ping-pong warpgroup scheduling", half{},
              bfloat16{})
       .hopper()

@@ -144,9 +144,7 @@ void launch_persistent(const Attention<T>& a, const Stream& stream,
 FA_LAUNCH_16_BIT(forward_steps, Attention, (const Stream&, unsigned*),
                  launch_persistent);
 
-/// The step's row: see common/attention/host/step_row.cuh.
-template <class Row>
-auto forward_step(std::integral_constant<int, 13>, Row row) {
+FA_STEP_ROW(forward, 13) {
   return row("13_persistent", "dynamic tile scheduler", half{}, bfloat16{})
       .hopper()
       .head_dims(HeadDims<128>{})

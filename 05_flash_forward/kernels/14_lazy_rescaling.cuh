@@ -163,9 +163,7 @@ void launch_lazy_rescaling(const Attention<T>& a, const Stream& stream,
 FA_LAUNCH_16_BIT(forward, Attention, (const Stream&, unsigned*),
                  launch_lazy_rescaling);
 
-/// The step's row: see common/attention/host/step_row.cuh.
-template <class Row>
-auto forward_step(std::integral_constant<int, 14>, Row row) {
+FA_STEP_ROW(forward, 14) {
   return row("14_lazy_rescaling", "lazy rescaling", half{}, bfloat16{})
       .hopper()
       .head_dims(HeadDims<128>{})

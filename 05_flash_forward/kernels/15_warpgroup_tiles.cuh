@@ -211,9 +211,7 @@ FA_LAUNCH_16_BIT(forward_tiles, Attention, (const Stream&, unsigned*),
                  launch_warpgroup_tiles, (64), (96), (128), (192), (256),
                  (kMlaHeadDim, kMlaHeadDimV));
 
-/// The step's row: see common/attention/host/step_row.cuh.
-template <class Row>
-auto forward_step(std::integral_constant<int, 15>, Row row) {
+FA_STEP_ROW(forward, 15) {
   return row("15_warpgroup_tiles", "skip masked tiles per warpgroup", half{},
              bfloat16{})
       .hopper()

@@ -45,9 +45,7 @@ void launch_mirrored_tiles(const Attention<T>& a, const Stream& stream) {
 FA_LAUNCH_16_BIT(forward_tiles, Attention, (const Stream&),
                  launch_mirrored_tiles, (64), (128), (256));
 
-/// The step's row: see common/attention/host/step_row.cuh.
-template <class Row>
-auto forward_step(std::integral_constant<int, 16>, Row row) {
+FA_STEP_ROW(forward, 16) {
   return row("16_mirrored_tiles", "mirrored tiles for small problems", half{},
              bfloat16{})
       .hopper()

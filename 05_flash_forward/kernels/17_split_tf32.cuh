@@ -129,9 +129,7 @@ FA_LAUNCH_FLOAT(forward_float, Attention, (const Stream&), launch_split_tf32,
                 (SplitForwardTile<32>), (SplitForwardTile<64>),
                 (SplitForwardTile<128>));
 
-/// The step's row: see common/attention/host/step_row.cuh.
-template <class Row>
-auto forward_step(std::integral_constant<int, 17>, Row row) {
+FA_STEP_ROW(forward, 17) {
   return row("17_split_tf32", "float32 on tensor cores, 3xTF32", float{})
       .needs(kNeedsMma)
       .head_dims(HeadDims<32, 64, 128>{})

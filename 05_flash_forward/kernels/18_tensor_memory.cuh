@@ -321,9 +321,7 @@ void launch_tensor_memory(const Attention<T>& a, const Stream& stream) {
          tma_attention<Tile>(a, Tile::queries));
 }
 
-/// The step's row: see common/attention/host/step_row.cuh.
-template <class Row>
-auto forward_step(std::integral_constant<int, 18>, Row row) {
+FA_STEP_ROW(forward, 18) {
   return row("18_tensor_memory", "B200, never run on one", half{}, bfloat16{})
       .needs(kNeedsBlackwell)
       .no_dropout()

@@ -221,9 +221,7 @@ inline void launch_backward_unfused(const AttentionGradient<float>& a,
          probs, gradients);
 }
 
-/// The step's row: see common/attention/host/step_row.cuh.
-template <class Row>
-auto backward_step(std::integral_constant<int, 1>, Row row) {
+FA_STEP_ROW(backward, 1) {
   return row("01_unfused", "a kernel for each formula", float{})
       .slow()
       .tile(kUnfusedGradientTile, kUnfusedGradientTile, 1, 1)

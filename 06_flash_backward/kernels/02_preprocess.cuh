@@ -98,9 +98,7 @@ void launch_backward_preprocess(const AttentionGradient<float>& a,
          probs, gradients);
 }
 
-/// The step's row: see common/attention/host/step_row.cuh.
-template <class Row>
-auto backward_step(std::integral_constant<int, 2>, Row row) {
+FA_STEP_ROW(backward, 2) {
   return row("02_preprocess", "LSE and delta, one sum of each row", float{})
       .slow()
       .head_dims(HeadDims<32, 64, 128, 256>{})

@@ -377,9 +377,7 @@ void launch_backward_two_kernels(const AttentionGradient<float>& a,
 FA_LAUNCH_FLOAT(backward_float, AttentionGradient, (const Stream&),
                 launch_backward_two_kernels, (32), (64), (128), (256));
 
-/// The step's row: see common/attention/host/step_row.cuh.
-template <class Row>
-auto backward_step(std::integral_constant<int, 3>, Row row) {
+FA_STEP_ROW(backward, 3) {
   return row("03_two_kernels", "keys outside, then queries", float{})
       .slow()
       .head_dims(HeadDims<32, 64, 128, 256>{})

@@ -106,9 +106,7 @@ void launch_backward_atomics(const AttentionGradient<float>& a,
 FA_LAUNCH_FLOAT(backward_float, AttentionGradient, (const Stream&),
                 launch_backward_atomics, (32), (64), (128), (256));
 
-/// The step's row: see common/attention/host/step_row.cuh.
-template <class Row>
-auto backward_step(std::integral_constant<int, 4>, Row row) {
+FA_STEP_ROW(backward, 4) {
   return row("04_atomics", "one kernel adds to dQ", float{})
       .slow()
       .any_order()

@@ -367,9 +367,7 @@ void launch_backward_tensor_cores(const AttentionGradient<T>& a,
 FA_LAUNCH_16_BIT(backward_steps, AttentionGradient, (const Stream&),
                  launch_backward_tensor_cores, (64), (128));
 
-/// The step's row: see common/attention/host/step_row.cuh.
-template <class Row>
-auto backward_step(std::integral_constant<int, 5>, Row row) {
+FA_STEP_ROW(backward, 5) {
   return row("05_tensor_cores", "P and dS stay in registers", half{},
              bfloat16{})
       .slow()

@@ -46,9 +46,7 @@ FA_LAUNCH_16_BIT(backward_mma, AttentionGradient,
                  (const Stream&, const DeviceProperties&),
                  launch_backward_swizzled_pipeline, (32), (64), (128), (256));
 
-/// The step's row: see common/attention/host/step_row.cuh.
-template <class Row>
-auto backward_step(std::integral_constant<int, 6>, Row row) {
+FA_STEP_ROW(backward, 6) {
   return row("06_swizzled_pipeline",
              "swizzle, cp.async, P and dS between matmuls", half{},
              bfloat16{})

@@ -197,9 +197,7 @@ FA_LAUNCH_16_BIT(backward_mma, AttentionGradient,
                  (const Stream&, const DeviceProperties&),
                  launch_backward_deterministic, (32), (64), (128), (256));
 
-/// The step's row: see common/attention/host/step_row.cuh.
-template <class Row>
-auto backward_step(std::integral_constant<int, 7>, Row row) {
+FA_STEP_ROW(backward, 7) {
   return row("07_deterministic", "the same bits in every run", half{},
              bfloat16{})
       .needs(kNeedsMma)

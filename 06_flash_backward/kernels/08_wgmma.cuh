@@ -118,9 +118,7 @@ void launch_backward_wgmma(const AttentionGradient<T>& a,
 FA_LAUNCH_16_BIT(backward_steps, AttentionGradient, (const Stream&),
                  launch_backward_wgmma, (64), (128));
 
-/// The step's row: see common/attention/host/step_row.cuh.
-template <class Row>
-auto backward_step(std::integral_constant<int, 8>, Row row) {
+FA_STEP_ROW(backward, 8) {
   return row("08_wgmma", "Hopper's matmuls and copies", half{}, bfloat16{})
       .hopper()
       .any_order()

@@ -135,9 +135,7 @@ void launch_backward_warp_specialized(const AttentionGradient<T>& a,
 FA_LAUNCH_16_BIT(backward_steps, AttentionGradient, (const Stream&),
                  launch_backward_warp_specialized, (64), (128));
 
-/// The step's row: see common/attention/host/step_row.cuh.
-template <class Row>
-auto backward_step(std::integral_constant<int, 9>, Row row) {
+FA_STEP_ROW(backward, 9) {
   return row("09_warp_specialized", "warps that load, warps that add", half{},
              bfloat16{})
       .hopper()

@@ -49,9 +49,7 @@ void launch_backward_delayed_dq(const AttentionGradient<T>& a,
 FA_LAUNCH_16_BIT(backward_steps, AttentionGradient, (const Stream&),
                  launch_backward_delayed_dq, (64), (128));
 
-/// The step's row: see common/attention/host/step_row.cuh.
-template <class Row>
-auto backward_step(std::integral_constant<int, 10>, Row row) {
+FA_STEP_ROW(backward, 10) {
   return row("10_delayed_dq", "dQ one tile later", half{}, bfloat16{})
       .hopper()
       .any_order()

@@ -192,9 +192,7 @@ __device__ void ordered_tiles_block(OrderedTilesShared<Tile>& shared,
 FA_LAUNCH_16_BIT(backward_steps, AttentionGradient, (const Stream&),
                  launch_backward_ordered_dq, (64), (96), (128));
 
-/// The step's row: see common/attention/host/step_row.cuh.
-template <class Row>
-auto backward_step(std::integral_constant<int, 11>, Row row) {
+FA_STEP_ROW(backward, 11) {
   return row("11_ordered_dq", "the same bits, ordered accumulation", half{},
              bfloat16{})
       .hopper()

@@ -67,9 +67,7 @@ void launch_backward_store_then_reduce(const AttentionGradient<T>& a,
 FA_LAUNCH_16_BIT(backward_steps, AttentionGradient, (const Stream&),
                  launch_backward_store_then_reduce, (64), (96), (128));
 
-/// The step's row: see common/attention/host/step_row.cuh.
-template <class Row>
-auto backward_step(std::integral_constant<int, 12>, Row row) {
+FA_STEP_ROW(backward, 12) {
   return row("12_store_then_reduce", "the first stores, no zeros", half{},
              bfloat16{})
       .hopper()

@@ -489,9 +489,7 @@ FA_LAUNCH_16_BIT(backward_wide, AttentionGradient, (const Stream&),
                  launch_backward_wide_heads, (192), (256),
                  (kMlaHeadDim, kMlaHeadDimV));
 
-/// The step's row: see common/attention/host/step_row.cuh.
-template <class Row>
-auto backward_step(std::integral_constant<int, 13>, Row row) {
+FA_STEP_ROW(backward, 13) {
   return row("13_wide_heads", "wide heads, no accumulation of dQ", half{},
              bfloat16{})
       .hopper()

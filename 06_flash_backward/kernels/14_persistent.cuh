@@ -288,9 +288,7 @@ void launch_backward_persistent(const AttentionGradient<T>& a,
 FA_LAUNCH_16_BIT(backward_steps, AttentionGradient, (const Stream&),
                  launch_backward_persistent, (false));
 
-/// The step's row: see common/attention/host/step_row.cuh.
-template <class Row>
-auto backward_step(std::integral_constant<int, 14>, Row row) {
+FA_STEP_ROW(backward, 14) {
   return row("14_persistent", "persistent blocks", half{}, bfloat16{})
       .hopper()
       .any_order()

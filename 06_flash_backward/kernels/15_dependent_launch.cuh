@@ -118,9 +118,7 @@ void launch_backward_dependent(const AttentionGradient<T>& a,
 FA_LAUNCH_16_BIT(backward_hopper, AttentionGradient, (bool, const Stream&),
                  launch_backward_dependent, (64), (96), (128));
 
-/// The step's row: see common/attention/host/step_row.cuh.
-template <class Row>
-auto backward_step(std::integral_constant<int, 15>, Row row) {
+FA_STEP_ROW(backward, 15) {
   return row("15_dependent_launch", "programmatic dependent launch", half{},
              bfloat16{})
       .hopper()

@@ -199,9 +199,7 @@ void launch_backward_transposed(const AttentionGradient<T>& a,
 FA_LAUNCH_16_BIT(backward_steps, AttentionGradient, (const Stream&),
                  launch_backward_transposed);
 
-/// The step's row: see common/attention/host/step_row.cuh.
-template <class Row>
-auto backward_step(std::integral_constant<int, 16>, Row row) {
+FA_STEP_ROW(backward, 16) {
   return row("16_transposed_gradients", "dK and dV transposed, 96 keys",
              half{}, bfloat16{})
       .hopper()

@@ -542,9 +542,7 @@ void launch_backward_split_tf32(const AttentionGradient<float>& a,
 FA_LAUNCH_FLOAT(backward_float, AttentionGradient, (const Stream&),
                 launch_backward_split_tf32, (32), (64), (128));
 
-/// The step's row: see common/attention/host/step_row.cuh.
-template <class Row>
-auto backward_step(std::integral_constant<int, 17>, Row row) {
+FA_STEP_ROW(backward, 17) {
   return row("17_split_tf32", "float32 on tensor cores, 3xTF32", float{})
       .needs(kNeedsMma)
       .any_order()

@@ -327,9 +327,7 @@ void launch_backward_pairs(const AttentionGradient<T>& a,
 FA_LAUNCH_16_BIT(backward_wide, AttentionGradient, (const Stream&),
                  launch_backward_pairs, (kMlaHeadDimV), (192));
 
-/// The step's row: see common/attention/host/step_row.cuh.
-template <class Row>
-auto backward_step(std::integral_constant<int, 18>, Row row) {
+FA_STEP_ROW(backward, 18) {
   return row("18_block_pairs", "pairs of blocks share dQ", half{}, bfloat16{})
       .hopper()
       .any_order()

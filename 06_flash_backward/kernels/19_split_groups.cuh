@@ -220,9 +220,7 @@ FA_LAUNCH_16_BIT(backward_hopper, AttentionGradient,
                  (int, bool, const Stream&), launch_backward_split_groups,
                  (64), (96), (128));
 
-/// The step's row: see common/attention/host/step_row.cuh.
-template <class Row>
-auto backward_step(std::integral_constant<int, 19>, Row row) {
+FA_STEP_ROW(backward, 19) {
   return row("19_split_groups", "query heads of a group divided", half{},
              bfloat16{})
       .hopper()

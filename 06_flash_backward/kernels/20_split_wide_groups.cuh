@@ -262,9 +262,7 @@ FA_LAUNCH_16_BIT(backward_wide, AttentionGradient, (int, const Stream&),
 FA_LAUNCH_16_BIT(backward_wide, AttentionGradient, (int, const Stream&),
                  launch_backward_split_pairs, (kMlaHeadDimV), (192));
 
-/// The step's row: see common/attention/host/step_row.cuh.
-template <class Row>
-auto backward_step(std::integral_constant<int, 20>, Row row) {
+FA_STEP_ROW(backward, 20) {
   return row("20_split_wide_groups", "the same with wide heads", half{},
              bfloat16{})
       .hopper()

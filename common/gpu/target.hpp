@@ -4,6 +4,8 @@
 /// lab. Each time its names live in another namespace, so that all can be in one program.
 #pragma once
 
+#include <type_traits>
+
 #if defined(__CUDACC__) && defined(FA_STAMPS)
 #define FA_TARGET on_stamped_gpu  // see stamps.hpp
 #elif defined(__CUDACC__)
@@ -23,3 +25,9 @@ constexpr bool kWatched = true;
 constexpr bool kWatched = false;
 #endif
 }  // namespace fa::FA_TARGET
+
+/// The row with which the file of a step ends: FA_STEP_ROW(forward, 8) { return row(...)...; }. What
+/// it is called with has the methods of common/attention/host/step_row.cuh, or in lesson 04 others.
+#define FA_STEP_ROW(ladder, number) \
+  template <class Row>              \
+  auto ladder##_step(std::integral_constant<int, number>, Row row)

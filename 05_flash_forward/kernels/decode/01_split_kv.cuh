@@ -125,9 +125,7 @@ void launch_split_kv(const Attention<T>& a, const Stream& stream,
   launch_merge_parts<d>(a, states, parts, stream);
 }
 
-/// The step's row: see common/attention/host/step_row.cuh.
-template <class Row>
-auto decode_step(std::integral_constant<int, 1>, Row row) {
+FA_STEP_ROW(decode, 1) {
   return row("01_split_kv", "keys split among blocks", half{}, bfloat16{})
       .no_dropout()
       .head_dims(HeadDims<64, 128>{})

@@ -163,9 +163,7 @@ void launch_packed_gqa(const Attention<T>& a, const Stream& stream,
 FA_LAUNCH_16_BIT(decode, Attention, (const Stream&, float*),
                  launch_packed_gqa, (64), (128));
 
-/// The step's row: see common/attention/host/step_row.cuh.
-template <class Row>
-auto decode_step(std::integral_constant<int, 2>, Row row) {
+FA_STEP_ROW(decode, 2) {
   return row("02_packed_gqa", "heads of a group as rows of a tile", half{},
              bfloat16{})
       .needs(kNeedsMma)

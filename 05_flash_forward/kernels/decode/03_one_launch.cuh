@@ -121,9 +121,7 @@ void launch_one_launch(const Attention<T>& a, const Stream& stream,
 FA_LAUNCH_16_BIT(decode, Attention, (const Stream&, const DecodeWorkspace&),
                  launch_one_launch, (64), (128));
 
-/// The step's row: see common/attention/host/step_row.cuh.
-template <class Row>
-auto decode_step(std::integral_constant<int, 3>, Row row) {
+FA_STEP_ROW(decode, 3) {
   return row("03_one_launch", "cost model, the last block merges", half{},
              bfloat16{})
       .needs(kNeedsMma)

@@ -369,9 +369,7 @@ FA_LAUNCH_16_BIT(decode, DecodeAttention,
                  (const int*, const Stream&, const DecodeWorkspace&),
                  launch_even_tiles, (64), (128));
 
-/// The step's row: see common/attention/host/step_row.cuh.
-template <class Row>
-auto decode_step(std::integral_constant<int, 4>, Row row) {
+FA_STEP_ROW(decode, 4) {
   return row("04_even_tiles", "lengths on the device, even pieces", half{},
              bfloat16{})
       .needs(kNeedsMma)

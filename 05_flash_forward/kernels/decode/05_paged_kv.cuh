@@ -164,9 +164,7 @@ FA_LAUNCH_16_BIT(decode, DecodeAttention,
                   const DecodeWorkspace&),
                  launch_paged_kv, (64), (128));
 
-/// The step's row: see common/attention/host/step_row.cuh.
-template <class Row>
-auto decode_step(std::integral_constant<int, 5>, Row row) {
+FA_STEP_ROW(decode, 5) {
   return row.paged()("05_paged_kv", "block table", half{}, bfloat16{})
       .needs(kNeedsMma)
       .no_dropout()

@@ -252,9 +252,7 @@ void launch_decode_wgmma(const Attention<T>& a, const Stream& stream,
 FA_LAUNCH_16_BIT(decode, Attention, (const Stream&, float*),
                  launch_decode_wgmma, (64), (128));
 
-/// The step's row: see common/attention/host/step_row.cuh.
-template <class Row>
-auto decode_step(std::integral_constant<int, 6>, Row row) {
+FA_STEP_ROW(decode, 6) {
   return row("06_wgmma", "64 rows: wgmma and TMA", half{}, bfloat16{})
       .needs(kNeedsHopper)
       .no_dropout()

@@ -596,9 +596,7 @@ FA_LAUNCH_16_BIT(decode, DecodeAttention,
                   const DecodeWorkspace&),
                  launch_chunks, (64), (128));
 
-/// The step's row: see common/attention/host/step_row.cuh.
-template <class Row>
-auto decode_step(std::integral_constant<int, 7>, Row row) {
+FA_STEP_ROW(decode, 7) {
   return row
       .paged()("07_chunked_prefill", "pages by TMA, persistent wgmma", half{},
                bfloat16{})

@@ -259,9 +259,7 @@ auto transposed_row(const Row& row) {
       });
 }
 
-/// The step's row: see common/attention/host/step_row.cuh.
-template <class Row>
-auto fp8_step(std::integral_constant<int, 1>, Row row) {
+FA_STEP_ROW(fp8, 1) {
   return transposed_row<false>(
       row("01_e4m3", "Q, K, V and P in 8 bits", bfloat16{}));
 }

@@ -17,9 +17,7 @@ FA_LAUNCH(fp8, launch_fp8<128, true>(const Fp8Attention&, const Stream&,
 FA_LAUNCH(fp8, launch_fp8<256, true>(const Fp8Attention&, const Stream&,
                                      unsigned*));
 
-/// The step's row: see common/attention/host/step_row.cuh.
-template <class Row>
-auto fp8_step(std::integral_constant<int, 2>, Row row) {
+FA_STEP_ROW(fp8, 2) {
   return transposed_row<true>(
       row("02_promotion", "sums of P V in float32", bfloat16{}));
 }

@@ -158,9 +158,7 @@ FA_LAUNCH(fp8, launch_fp8_transposing<128>(const Fp8Attention&, const Stream&,
 FA_LAUNCH(fp8, launch_fp8_transposing<256>(const Fp8Attention&, const Stream&,
                                            unsigned*));
 
-/// The step's row: see common/attention/host/step_row.cuh.
-template <class Row>
-auto fp8_step(std::integral_constant<int, 3>, Row row) {
+FA_STEP_ROW(fp8, 3) {
   return fp8_row<false>(row("03_transpose_in_kernel",
                             "V transposed in shared memory", bfloat16{}))
       .tile_counter()

@@ -208,9 +208,7 @@ FA_LAUNCH_16_BIT(functor, Attention,
                  (const FunctorSpec&, const Stream&, TileKind*),
                  launch_functor, (64), (128));
 
-/// The step's row: see common/attention/host/step_row.cuh.
-template <class Row>
-auto functor_step(std::integral_constant<int, 1>, Row row) {
+FA_STEP_ROW(functor, 1) {
   return row("01_score_functor", "masks and scores by functors", half{},
              bfloat16{})
       .without_functor("08_edge_masks")

@@ -611,9 +611,7 @@ FA_LAUNCH_16_BIT(persistent_functor, Attention,
                  (const FunctorSpec&, const Stream&, TileKind*, unsigned*),
                  launch_functor_persistent);
 
-/// The step's row: see common/attention/host/step_row.cuh.
-template <class Row>
-auto functor_step(std::integral_constant<int, 2>, Row row) {
+FA_STEP_ROW(functor, 2) {
   return row("02_persistent", "functors in persistent blocks", bfloat16{})
       .without_functor("14_lazy_rescaling")
       .hopper()

@@ -273,9 +273,7 @@ FA_LAUNCH_16_BIT(backward_functor, AttentionGradient,
                  (const FunctorSpec&, const Stream&, TileKind*),
                  launch_backward_functor, (64), (128));
 
-/// The step's row: see common/attention/host/step_row.cuh.
-template <class Row>
-auto backward_functor_step(std::integral_constant<int, 1>, Row row) {
+FA_STEP_ROW(backward_functor, 1) {
   return row("01_score_functor", "gradients of masks and scores by functors",
              half{}, bfloat16{})
       .without_functor("06_swizzled_pipeline")

@@ -495,9 +495,7 @@ FA_LAUNCH(backward_functor_hopper,
                                          const FunctorSpec&, const Stream&,
                                          TileKind*));
 
-/// The step's row: see common/attention/host/step_row.cuh.
-template <class Row>
-auto backward_functor_step(std::integral_constant<int, 2>, Row row) {
+FA_STEP_ROW(backward_functor, 2) {
   return row("02_hopper", "the same with wgmma, TMA and producers",
              bfloat16{})
       .without_functor("12_store_then_reduce")
