@@ -6,7 +6,6 @@
 #pragma once
 
 #include "common/attention/attention.cuh"
-#include "common/gpu/parts.hpp"
 
 namespace fa::FA_TARGET {
 
@@ -252,7 +251,7 @@ void launch_register_tiles(const Attention<float>& a, const Stream& stream) {
                           ? flash_register_tiles<Tile, true>
                           : flash_register_tiles<Tile, false>;
   launch(stream, kernel,
-         {grid_of(a, Tile::block_m), {Tile::threads}, Tile::shared_bytes}, a);
+         {grid_of(a, Tile::block_m), Tile::threads, Tile::shared_bytes}, a);
 }
 
 FA_LAUNCH_FLOAT(forward_float, Attention, (const Stream&),

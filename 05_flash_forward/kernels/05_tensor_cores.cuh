@@ -6,7 +6,6 @@
 
 #include "common/attention/attention.cuh"
 #include "common/gpu/fragment.cuh"
-#include "common/gpu/parts.hpp"
 
 namespace fa::FA_TARGET {
 
@@ -261,10 +260,9 @@ void launch_tensor_cores(const Attention<T>& a, const Stream& stream) {
   with_head_dim<64, 128>(a.head_dim, [&](auto head_dim) {
     constexpr int d = decltype(head_dim)::value;
     using Block = TensorCoresBlock<d, T>;
-    launch(
-        stream, flash_tensor_cores<d, T>,
-        {grid_of(a, Block::block_m), {Block::threads}, Block::shared_bytes},
-        a);
+    launch(stream, flash_tensor_cores<d, T>,
+           {grid_of(a, Block::block_m), Block::threads, Block::shared_bytes},
+           a);
   });
 }
 

@@ -5,7 +5,6 @@
 #pragma once
 
 #include "05_flash_forward/kernels/mma_forward.cuh"
-#include "common/gpu/parts.hpp"
 
 namespace fa::FA_TARGET {
 
@@ -66,8 +65,7 @@ void launch_swizzle(const Attention<T>& a, const Stream& stream) {
     constexpr int d = decltype(head_dim)::value;
     using Tile = PlainForwardTile<d>;
     launch(stream, flash_swizzle<d, T>,
-           {grid_of(a, Tile::block_m),
-            {Tile::threads},
+           {grid_of(a, Tile::block_m), Tile::threads,
             plain_forward_bytes<d, T>()},
            a);
   });

@@ -4,7 +4,6 @@
 #pragma once
 
 #include "05_flash_forward/kernels/mma_forward.cuh"
-#include "common/gpu/parts.hpp"
 
 namespace fa::FA_TARGET {
 
@@ -73,10 +72,8 @@ void launch_pipeline(const Attention<T>& a, const Stream& stream) {
     constexpr int d = decltype(head_dim)::value;
     using Tile = PlainForwardTile<d>;
     launch(stream, flash_pipeline<d, T>,
-           {grid_of(a, Tile::block_m),
-            {Tile::threads},
-            pipeline_bytes<Tile, T>(),
-            kPipelineStages},
+           {grid_of(a, Tile::block_m), Tile::threads,
+            pipeline_bytes<Tile, T>(), kPipelineStages},
            a);
   });
 }

@@ -7,7 +7,6 @@
 
 #include "common/attention/attention.cuh"
 #include "common/gpu/fragment.cuh"
-#include "common/gpu/parts.hpp"
 
 namespace fa::FA_TARGET {
 
@@ -354,9 +353,7 @@ void launch_edge_masks(const Attention<T>& a, const Stream& stream,
                             ? flash_edge_masks<Block, true>
                             : flash_edge_masks<Block, false>;
     launch(stream, kernel,
-           {grid_of(a, Block::block_m),
-            {Block::threads},
-            Block::shared_bytes,
+           {grid_of(a, Block::block_m), Block::threads, Block::shared_bytes,
             Block::stages},
            a);
   };

@@ -11,7 +11,6 @@
 #include "common/attention/attention.cuh"
 #include "common/gpu/fragment.cuh"
 #include "common/gpu/hopper.cuh"
-#include "common/gpu/parts.hpp"
 #include "common/gpu/tensor_map.cuh"
 
 namespace fa::FA_TARGET {
@@ -317,10 +316,8 @@ template <class T>
 void launch_wgmma(const Attention<T>& a, const Stream& stream) {
   using Block = WgmmaBlock<T>;
   launch(stream, flash_wgmma<T>,
-         {grid_of(a, Block::block_m),
-          {kWarpgroup * Block::warpgroups},
-          sizeof(typename Block::Shared),
-          Block::stages},
+         {grid_of(a, Block::block_m), kWarpgroup * Block::warpgroups,
+          sizeof(typename Block::Shared), Block::stages},
          Block::make_maps(a));
 }
 

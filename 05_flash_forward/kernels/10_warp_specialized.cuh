@@ -5,7 +5,6 @@
 #pragma once
 
 #include "05_flash_forward/kernels/hopper_forward.cuh"
-#include "common/gpu/parts.hpp"
 
 namespace fa::FA_TARGET {
 
@@ -116,10 +115,8 @@ template <class T>
 void launch_warp_specialized(const Attention<T>& a, const Stream& stream) {
   using Tile = HopperTile128<T>;
   launch(stream, flash_warp_specialized<Tile, T>,
-         {grid_of(a, Tile::block_m),
-          {kWarpgroup * (Tile::consumers + 1)},
-          sizeof(SpecializedShared<Tile>),
-          Tile::stages},
+         {grid_of(a, Tile::block_m), kWarpgroup * (Tile::consumers + 1),
+          sizeof(SpecializedShared<Tile>), Tile::stages},
          tma_attention<Tile>(a));
 }
 

@@ -7,7 +7,6 @@
 #pragma once
 
 #include "05_flash_forward/kernels/10_warp_specialized.cuh"
-#include "common/gpu/parts.hpp"
 
 namespace fa::FA_TARGET {
 
@@ -113,10 +112,8 @@ template <class T>
 void launch_overlap(const Attention<T>& a, const Stream& stream) {
   using Tile = HopperTile128<T>;
   launch(stream, flash_overlap<Tile, T>,
-         {grid_of(a, Tile::block_m),
-          {kWarpgroup * (Tile::consumers + 1)},
-          sizeof(SpecializedShared<Tile>),
-          Tile::stages},
+         {grid_of(a, Tile::block_m), kWarpgroup * (Tile::consumers + 1),
+          sizeof(SpecializedShared<Tile>), Tile::stages},
          tma_attention<Tile>(a));
 }
 

@@ -8,7 +8,6 @@
 
 #include "05_flash_forward/kernels/10_warp_specialized.cuh"
 #include "05_flash_forward/kernels/scheduler_barrier.cuh"
-#include "common/gpu/parts.hpp"
 
 namespace fa::FA_TARGET {
 
@@ -127,10 +126,8 @@ template <class T>
 void launch_ping_pong(const Attention<T>& a, const Stream& stream) {
   using Tile = HopperTile128<T>;
   launch(stream, flash_ping_pong<Tile, T>,
-         {grid_of(a, Tile::block_m),
-          {kWarpgroup * (Tile::consumers + 1)},
-          sizeof(SpecializedShared<Tile>),
-          Tile::stages},
+         {grid_of(a, Tile::block_m), kWarpgroup * (Tile::consumers + 1),
+          sizeof(SpecializedShared<Tile>), Tile::stages},
          tma_attention<Tile>(a));
 }
 

@@ -7,7 +7,6 @@
 
 #include "05_flash_forward/kernels/persistent.cuh"
 #include "05_flash_forward/kernels/scheduler_barrier.cuh"
-#include "common/gpu/parts.hpp"
 
 namespace fa::FA_TARGET {
 
@@ -134,10 +133,8 @@ void launch_persistent(const Attention<T>& a, const Stream& stream,
   using Tile = HopperTile128<T>;
   const TileScheduler scheduler = tile_scheduler(a, Tile::block_m);
   launch(stream, flash_persistent<Tile, T>,
-         {{persistent_blocks(scheduler)},
-          {kWarpgroup * (Tile::consumers + 1)},
-          sizeof(PersistentShared<Tile>),
-          Tile::stages},
+         {persistent_blocks(scheduler), kWarpgroup * (Tile::consumers + 1),
+          sizeof(PersistentShared<Tile>), Tile::stages},
          tma_attention<Tile>(a), scheduler, tile_counter);
 }
 

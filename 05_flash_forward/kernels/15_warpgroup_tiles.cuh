@@ -9,7 +9,6 @@
 #include "05_flash_forward/kernels/persistent.cuh"
 #include "05_flash_forward/kernels/scheduler_barrier.cuh"
 #include "common/attention/shape.hpp"
-#include "common/gpu/parts.hpp"
 
 namespace fa::FA_TARGET {
 
@@ -200,10 +199,8 @@ void launch_warpgroup_tiles(const Attention<T>& a, const Stream& stream,
   using Tile = HopperTileFor<T, d, columns_v>;
   const TileScheduler scheduler = tile_scheduler(a, Tile::block_m);
   launch(stream, flash_warpgroup_tiles<Tile, T>,
-         {{persistent_blocks(scheduler)},
-          {kWarpgroup * (Tile::consumers + 1)},
-          sizeof(PersistentShared<Tile>),
-          Tile::stages},
+         {persistent_blocks(scheduler), kWarpgroup * (Tile::consumers + 1),
+          sizeof(PersistentShared<Tile>), Tile::stages},
          tma_attention<Tile>(a), scheduler, tile_counter);
 }
 

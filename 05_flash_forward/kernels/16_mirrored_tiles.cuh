@@ -8,7 +8,6 @@
 #pragma once
 
 #include "05_flash_forward/kernels/15_warpgroup_tiles.cuh"
-#include "common/gpu/parts.hpp"
 
 namespace fa::FA_TARGET {
 
@@ -35,9 +34,8 @@ void launch_mirrored_tiles(const Attention<T>& a, const Stream& stream) {
   TileScheduler scheduler = tile_scheduler(a, Tile::block_m);
   scheduler.heads_together = 0;  // all tiles are alike
   launch(stream, flash_warpgroup_tiles<Tile, T>,
-         {{static_cast<unsigned>(scheduler.total_heads * scheduler.blocks)},
-          {kWarpgroup * (Tile::consumers + 1)},
-          sizeof(PersistentShared<Tile>),
+         {static_cast<unsigned>(scheduler.total_heads * scheduler.blocks),
+          kWarpgroup * (Tile::consumers + 1), sizeof(PersistentShared<Tile>),
           Tile::stages},
          tma_attention<Tile>(a), scheduler, nullptr);
 }

@@ -6,7 +6,6 @@
 
 #include "05_flash_forward/library/mma_loop.cuh"
 #include "common/attention/split_tf32.cuh"
-#include "common/gpu/parts.hpp"
 
 namespace fa::FA_TARGET {
 
@@ -118,10 +117,8 @@ void launch_split_tf32(const Attention<float>& a, const Stream& stream) {
   const auto kernel = a.dropout.threshold > 0 ? flash_split_tf32<Tile, true>
                                               : flash_split_tf32<Tile, false>;
   launch(stream, kernel,
-         {grid_of(a, Tile::block_m),
-          {Tile::threads},
-          pipeline_bytes<Tile, float>(),
-          kPipelineStages},
+         {grid_of(a, Tile::block_m), Tile::threads,
+          pipeline_bytes<Tile, float>(), kPipelineStages},
          a);
 }
 

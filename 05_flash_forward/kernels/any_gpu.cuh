@@ -5,7 +5,6 @@
 #pragma once
 
 #include "common/attention/lane_columns.cuh"
-#include "common/gpu/parts.hpp"
 
 namespace fa::FA_TARGET {
 

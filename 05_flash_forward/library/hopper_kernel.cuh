@@ -5,7 +5,6 @@
 
 #include "05_flash_forward/library/hopper_loop.cuh"
 #include "common/attention/shape.hpp"
-#include "common/gpu/parts.hpp"
 
 namespace fa::FA_TARGET {
 
@@ -70,7 +69,7 @@ template <class Tile, class Work>
 void launch_hopper(const Stream& stream, unsigned blocks, const Work& work,
                    bool with_pdl = false) {
   Launch sizes{{blocks},
-               {kWarpgroup * (Tile::consumers + 1)},
+               kWarpgroup * (Tile::consumers + 1),
                sizeof(typename Work::template Shared<Tile>),
                Tile::stages};
   sizes.with_pdl = with_pdl;

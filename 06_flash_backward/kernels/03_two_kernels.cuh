@@ -10,7 +10,6 @@
 
 #include "06_flash_backward/kernels/float_gradient.cuh"
 #include "06_flash_backward/kernels/preprocess.cuh"
-#include "common/gpu/parts.hpp"
 
 namespace fa::FA_TARGET {
 
@@ -357,7 +356,7 @@ void launch_float_row_sums(const AttentionGradient<float>& a,
                   static_cast<unsigned>(a.heads),
                   static_cast<unsigned>(a.batch)};
   launch(stream, recomputed_row_sums<d>,
-         {grid, {Tile::threads}, Tile::shared_bytes}, a);
+         {grid, Tile::threads, Tile::shared_bytes}, a);
 }
 
 /// Launches the step.
@@ -368,10 +367,9 @@ void launch_backward_two_kernels(const AttentionGradient<float>& a,
   using Tile = FloatBackwardTile<d>;
   launch_float_row_sums<d>(a, stream);
   launch(stream, backward_keys<d>,
-         {grid_of_keys(a, Tile::side), {Tile::threads}, Tile::shared_bytes},
-         a);
+         {grid_of_keys(a, Tile::side), Tile::threads, Tile::shared_bytes}, a);
   launch(stream, backward_queries<d>,
-         {grid_of(a, Tile::side), {Tile::threads}, Tile::shared_bytes}, a);
+         {grid_of(a, Tile::side), Tile::threads, Tile::shared_bytes}, a);
 }
 
 FA_LAUNCH_FLOAT(backward_float, AttentionGradient, (const Stream&),

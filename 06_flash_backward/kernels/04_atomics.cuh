@@ -7,7 +7,6 @@
 #pragma once
 
 #include "06_flash_backward/kernels/03_two_kernels.cuh"
-#include "common/gpu/parts.hpp"
 
 namespace fa::FA_TARGET {
 
@@ -99,8 +98,7 @@ void launch_backward_atomics(const AttentionGradient<float>& a,
   launch_float_row_sums<d>(a, stream);
   launch_zero_d_q<d>(a, stream);
   launch(stream, backward_atomics<d>,
-         {grid_of_keys(a, Tile::side), {Tile::threads}, Tile::shared_bytes},
-         a);
+         {grid_of_keys(a, Tile::side), Tile::threads, Tile::shared_bytes}, a);
 }
 
 FA_LAUNCH_FLOAT(backward_float, AttentionGradient, (const Stream&),

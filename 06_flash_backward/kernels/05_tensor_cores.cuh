@@ -10,7 +10,6 @@
 
 #include "06_flash_backward/kernels/gradient.cuh"
 #include "common/gpu/fragment.cuh"
-#include "common/gpu/parts.hpp"
 
 namespace fa::FA_TARGET {
 
@@ -355,11 +354,10 @@ void launch_backward_tensor_cores(const AttentionGradient<T>& a,
                       static_cast<unsigned>(a.heads),
                       static_cast<unsigned>(a.batch)};
   launch(stream, tensor_cores_preprocess<d, T>, {all_rows, {256}}, a);
-  launch(stream, flash_backward_tensor_cores<d, T>,
-         {grid_of_keys(a, Block::block_n),
-          {Block::threads},
-          Block::shared_bytes},
-         a);
+  launch(
+      stream, flash_backward_tensor_cores<d, T>,
+      {grid_of_keys(a, Block::block_n), Block::threads, Block::shared_bytes},
+      a);
   launch(stream, tensor_cores_postprocess<d, T>,
          {grid_of(a, Block::block_m), {Block::block_m * d / 16}}, a);
 }

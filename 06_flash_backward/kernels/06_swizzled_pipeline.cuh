@@ -6,7 +6,6 @@
 #pragma once
 
 #include "06_flash_backward/library/mma_block.cuh"
-#include "common/gpu/parts.hpp"
 
 namespace fa::FA_TARGET {
 
@@ -33,9 +32,7 @@ void launch_backward_swizzled_pipeline(
            a.dropout.threshold > 0
                ? flash_backward_swizzled_pipeline<Tile, T, true>
                : flash_backward_swizzled_pipeline<Tile, T, false>,
-           {grid_of_keys(a, Tile::block_n),
-            {Tile::threads},
-            bytes,
+           {grid_of_keys(a, Tile::block_n), Tile::threads, bytes,
             kPipelineStages},
            a);
     launch(stream, postprocess_d_q<Tile, T>, postprocess_launch<Tile>(a), a);

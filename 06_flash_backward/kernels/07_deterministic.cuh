@@ -6,7 +6,6 @@
 #pragma once
 
 #include "06_flash_backward/library/mma_block.cuh"
-#include "common/gpu/parts.hpp"
 
 namespace fa::FA_TARGET {
 
@@ -166,21 +165,18 @@ void launch_backward_deterministic(
     launch(stream,
            has_dropout ? flash_backward_deterministic_keys<Tile, T, true>
                        : flash_backward_deterministic_keys<Tile, T, false>,
-           {grid_of_keys(a, Tile::block_n),
-            {Tile::threads},
-            bytes,
+           {grid_of_keys(a, Tile::block_n), Tile::threads, bytes,
             kPipelineStages},
            a);
   });
   const auto launch_queries = [&](auto tile) {
     using Tile = decltype(tile);
     const std::size_t bytes = query_gradient_bytes<Tile, T>();
-    launch(
-        stream,
-        has_dropout ? flash_backward_deterministic_queries<Tile, T, true>
-                    : flash_backward_deterministic_queries<Tile, T, false>,
-        {grid_of(a, Tile::block_m), {Tile::threads}, bytes, kPipelineStages},
-        a);
+    launch(stream,
+           has_dropout ? flash_backward_deterministic_queries<Tile, T, true>
+                       : flash_backward_deterministic_queries<Tile, T, false>,
+           {grid_of(a, Tile::block_m), Tile::threads, bytes, kPipelineStages},
+           a);
   };
   using Large = QueryGradientTile<d>;
   if constexpr (d < 128) {

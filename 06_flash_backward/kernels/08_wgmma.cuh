@@ -6,7 +6,6 @@
 #pragma once
 
 #include "06_flash_backward/kernels/hopper_backward.cuh"
-#include "common/gpu/parts.hpp"
 
 namespace fa::FA_TARGET {
 
@@ -107,10 +106,8 @@ void launch_backward_wgmma(const AttentionGradient<T>& a,
   launch(stream, preprocess_16_bit<d, T>, preprocess_launch<d>(a), a);
   const TmaGradient<T> maps = tma_gradient<Tile>(a);
   launch(stream, flash_backward_wgmma<Tile, T>,
-         {grid_of_keys(a, Tile::block_n),
-          {kWarpgroup * kKeyWarpgroups},
-          sizeof(WgmmaBackwardShared<Tile>),
-          Tile::stages},
+         {grid_of_keys(a, Tile::block_n), kWarpgroup * kKeyWarpgroups,
+          sizeof(WgmmaBackwardShared<Tile>), Tile::stages},
          maps);
   launch_tma_postprocess<Tile>(maps, stream);
 }

@@ -6,7 +6,6 @@
 #pragma once
 
 #include "06_flash_backward/library/hopper_block.cuh"
-#include "common/gpu/parts.hpp"
 
 namespace fa::FA_TARGET {
 
@@ -124,10 +123,8 @@ void launch_backward_warp_specialized(const AttentionGradient<T>& a,
   launch(stream, preprocess_16_bit<d, T>, preprocess_launch<d>(a), a);
   const TmaGradient<T> maps = tma_gradient<Tile>(a);
   launch(stream, flash_backward_specialized<Tile, T>,
-         {grid_of_keys(a, Tile::block_n),
-          {kWarpgroup * (kKeyWarpgroups + 1)},
-          sizeof(SpecializedBackwardShared<Tile>),
-          Tile::stages},
+         {grid_of_keys(a, Tile::block_n), kWarpgroup * (kKeyWarpgroups + 1),
+          sizeof(SpecializedBackwardShared<Tile>), Tile::stages},
          maps);
   launch_tma_postprocess<Tile>(maps, stream);
 }

@@ -9,7 +9,6 @@
 #pragma once
 
 #include "06_flash_backward/kernels/09_warp_specialized.cuh"
-#include "common/gpu/parts.hpp"
 
 namespace fa::FA_TARGET {
 
@@ -38,10 +37,8 @@ void launch_backward_delayed_dq(const AttentionGradient<T>& a,
   const TmaGradient<T> maps = tma_gradient<Tile>(a);
   const TileScheduler scheduler = n_block_scheduler<Tile>(a);
   launch(stream, flash_backward_delayed_dq<Tile, T>,
-         {grid_of_work(scheduler),
-          {kWarpgroup * (kKeyWarpgroups + 1)},
-          sizeof(DelayedBackwardShared<Tile>),
-          Tile::stages},
+         {grid_of_work(scheduler), kWarpgroup * (kKeyWarpgroups + 1),
+          sizeof(DelayedBackwardShared<Tile>), Tile::stages},
          maps, scheduler);
   launch_tma_postprocess<Tile>(maps, stream);
 }

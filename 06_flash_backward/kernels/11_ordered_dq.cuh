@@ -11,7 +11,6 @@
 #pragma once
 
 #include "06_flash_backward/library/hopper_block.cuh"
-#include "common/gpu/parts.hpp"
 
 namespace fa::FA_TARGET {
 
@@ -98,10 +97,8 @@ void launch_backward_ordered_dq(const AttentionGradient<T>& a,
   // Several heads together: the order needs the last keys first.
   const TileScheduler scheduler = n_block_scheduler<Tile>(a, true);
   launch(stream, flash_backward_ordered_dq<Tile, T>,
-         {grid_of_work(scheduler),
-          {kWarpgroup * (kKeyWarpgroups + 1)},
-          sizeof(DelayedBackwardShared<Tile>),
-          Tile::stages},
+         {grid_of_work(scheduler), kWarpgroup * (kKeyWarpgroups + 1),
+          sizeof(DelayedBackwardShared<Tile>), Tile::stages},
          maps, scheduler);
   launch_tma_postprocess<Tile>(maps, stream);
 }

@@ -8,7 +8,6 @@
 #pragma once
 
 #include "06_flash_backward/kernels/11_ordered_dq.cuh"
-#include "common/gpu/parts.hpp"
 
 namespace fa::FA_TARGET {
 
@@ -56,10 +55,8 @@ void launch_backward_store_then_reduce(const AttentionGradient<T>& a,
   const TmaGradient<T> maps = tma_gradient<Tile>(a);
   const TileScheduler scheduler = n_block_scheduler<Tile>(a);
   launch(stream, flash_backward_store_then_reduce<Tile, T>,
-         {grid_of_work(scheduler),
-          {kWarpgroup * (kKeyWarpgroups + 1)},
-          sizeof(DelayedBackwardShared<Tile>),
-          Tile::stages},
+         {grid_of_work(scheduler), kWarpgroup * (kKeyWarpgroups + 1),
+          sizeof(DelayedBackwardShared<Tile>), Tile::stages},
          maps, scheduler);
   launch_tma_postprocess<Tile>(maps, stream);
 }

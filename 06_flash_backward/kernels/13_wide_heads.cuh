@@ -16,7 +16,6 @@
 
 #include "06_flash_backward/kernels/wide_backward.cuh"
 #include "common/attention/shape.hpp"
-#include "common/gpu/parts.hpp"
 
 namespace fa::FA_TARGET {
 
@@ -479,7 +478,7 @@ void launch_backward_wide_heads(const AttentionGradient<T>& a,
   const WideOrder order = wide_order<Tile>(a);
   launch(stream, flash_backward_wide<Tile, T>,
          {{grid_of_work(order.queries).x + grid_of_work(order.keys).x},
-          {kWarpgroup * (kKeyWarpgroups + 1)},
+          kWarpgroup * (kKeyWarpgroups + 1),
           kWideBytes<Tile>,
           Tile::stages},
          maps, order);

@@ -6,7 +6,6 @@
 
 #include "06_flash_backward/kernels/11_ordered_dq.cuh"
 #include "06_flash_backward/kernels/12_store_then_reduce.cuh"
-#include "common/gpu/parts.hpp"
 
 namespace fa::FA_TARGET {
 
@@ -277,10 +276,8 @@ void launch_backward_persistent(const AttentionGradient<T>& a,
   const TmaGradient<T> maps = tma_gradient<Tile>(a);
   const TileScheduler scheduler = n_block_scheduler<Tile>(a, ordered);
   launch(stream, flash_backward_persistent<Tile, ordered, T>,
-         {persistent_grid(scheduler),
-          {kWarpgroup * (kKeyWarpgroups + 1)},
-          sizeof(PersistentBackwardShared<Tile>),
-          Tile::stages},
+         {persistent_grid(scheduler), kWarpgroup * (kKeyWarpgroups + 1),
+          sizeof(PersistentBackwardShared<Tile>), Tile::stages},
          maps, scheduler);
   launch_tma_postprocess<Tile>(maps, stream);
 }

@@ -9,7 +9,6 @@
 
 #include "06_flash_backward/kernels/11_ordered_dq.cuh"
 #include "06_flash_backward/kernels/14_persistent.cuh"
-#include "common/gpu/parts.hpp"
 
 namespace fa::FA_TARGET {
 
@@ -75,9 +74,7 @@ void launch_dependent(void (*second)(TmaGradient<T>, TileScheduler),
   constexpr int d = Tile::d;
   launch(stream, dependent_preprocess<d, T>, preprocess_launch<d>(a), a);
   const TmaGradient<T> maps = tma_gradient<Tile>(a);
-  Launch sizes{grid,
-               {kWarpgroup * (kKeyWarpgroups + 1)},
-               sizeof(Shared),
+  Launch sizes{grid, kWarpgroup * (kKeyWarpgroups + 1), sizeof(Shared),
                Tile::stages};
   sizes.with_pdl = true;
   launch(stream, second, sizes, maps, scheduler);

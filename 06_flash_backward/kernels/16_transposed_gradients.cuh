@@ -12,7 +12,6 @@
 #pragma once
 
 #include "06_flash_backward/kernels/wide_backward.cuh"
-#include "common/gpu/parts.hpp"
 
 namespace fa::FA_TARGET {
 
@@ -188,10 +187,8 @@ void launch_backward_transposed(const AttentionGradient<T>& a,
   const TmaGradient<T> maps = tma_gradient<Tile>(a);
   const TileScheduler scheduler = n_block_scheduler<Tile>(a);
   launch(stream, flash_backward_transposed<Tile, T>,
-         {grid_of_work(scheduler),
-          {kWarpgroup * (kKeyWarpgroups + 1)},
-          sizeof(TransposedShared<Tile>),
-          Tile::stages},
+         {grid_of_work(scheduler), kWarpgroup * (kKeyWarpgroups + 1),
+          sizeof(TransposedShared<Tile>), Tile::stages},
          maps, scheduler);
   launch_postprocess_columns<Tile>(maps, stream);
 }

@@ -10,7 +10,6 @@
 #include "06_flash_backward/kernels/float_gradient.cuh"
 #include "06_flash_backward/kernels/mma_backward.cuh"
 #include "common/attention/split_tf32.cuh"
-#include "common/gpu/parts.hpp"
 
 namespace fa::FA_TARGET {
 
@@ -520,15 +519,13 @@ void launch_backward_split_tf32(const AttentionGradient<float>& a,
                      static_cast<unsigned>(a.heads),
                      static_cast<unsigned>(a.batch)};
   launch(stream, split_row_sums<d>,
-         {of_rows, {Sums::threads}, Sums::shared_bytes, kPipelineStages}, a);
+         {of_rows, Sums::threads, Sums::shared_bytes, kPipelineStages}, a);
   launch_zero_d_q<d>(a, stream);
   const auto launch_gradients = [&](auto has_dropout) {
     constexpr bool drops = decltype(has_dropout)::value;
     using Tile = SplitBackwardTileFor<d, drops>;
     launch(stream, flash_backward_split_tf32<Tile, drops>,
-           {grid_of_keys(a, Tile::block_n),
-            {Tile::threads},
-            Tile::shared_bytes,
+           {grid_of_keys(a, Tile::block_n), Tile::threads, Tile::shared_bytes,
             Tile::stages},
            a);
   };

@@ -12,7 +12,6 @@
 
 #include "06_flash_backward/kernels/wide_backward.cuh"
 #include "common/attention/shape.hpp"
-#include "common/gpu/parts.hpp"
 
 namespace fa::FA_TARGET {
 
@@ -315,7 +314,7 @@ void launch_backward_pairs(const AttentionGradient<T>& a,
       n_block_scheduler<PairKeys<Tile>>(a, false, 2);
   launch(stream, flash_backward_pairs<Tile, T>,
          {{2 * grid_of_work(scheduler).x},
-          {kWarpgroup * (kKeyWarpgroups + 1)},
+          kWarpgroup * (kKeyWarpgroups + 1),
           sizeof(PairShared<Tile>),
           Tile::stages,
           false,

@@ -15,7 +15,6 @@
 #include "06_flash_backward/kernels/12_store_then_reduce.cuh"
 #include "06_flash_backward/kernels/15_dependent_launch.cuh"
 #include "06_flash_backward/kernels/group_parts.cuh"
-#include "common/gpu/parts.hpp"
 
 namespace fa::FA_TARGET {
 
@@ -195,8 +194,7 @@ void launch_backward_split_groups(const AttentionGradient<T>& a, int parts,
   const TileScheduler scheduler =
       n_block_scheduler<Tile>(with_parts(a, parts), deterministic);
   const TmaGradient<T> maps = tma_gradient<Tile>(a);
-  Launch sizes{grid_of_work(scheduler),
-               {kWarpgroup * (kKeyWarpgroups + 1)},
+  Launch sizes{grid_of_work(scheduler), kWarpgroup * (kKeyWarpgroups + 1),
                deterministic ? sizeof(SplitGroupsShared<Tile, true>)
                              : sizeof(SplitGroupsShared<Tile, false>),
                Tile::stages};

@@ -8,7 +8,6 @@
 #include "06_flash_backward/kernels/18_block_pairs.cuh"
 #include "06_flash_backward/kernels/group_parts.cuh"
 #include "common/attention/shape.hpp"
-#include "common/gpu/parts.hpp"
 
 namespace fa::FA_TARGET {
 
@@ -167,8 +166,8 @@ void launch_add_wide_parts(const TmaGradient<T>& maps, int parts,
   Size grid = grid_of_keys(maps.a, Tile::block_n);
   grid.x *= chunks;
   launch(stream, add_wide_parts<Tile, T>,
-         {grid, {kWarpgroup}, sizeof(SwizzledTile<T, Tile::block_n, 64>)},
-         maps, parts);
+         {grid, kWarpgroup, sizeof(SwizzledTile<T, Tile::block_n, 64>)}, maps,
+         parts);
 }
 
 /// cost_of_parts() for step 13. In matmuls of 64 queries and 64 keys a block of keys has 4, one of
@@ -223,7 +222,7 @@ void launch_backward_split_wide(const AttentionGradient<T>& a, int parts,
   const WideOrder order = wide_order<Tile>(with_parts(a, parts));
   launch(stream, flash_backward_wide_parts<Tile, T>,
          {{grid_of_work(order.queries).x + grid_of_work(order.keys).x},
-          {kWarpgroup * (kKeyWarpgroups + 1)},
+          kWarpgroup * (kKeyWarpgroups + 1),
           std::max(sizeof(WideQueriesShared<Tile>),
                    sizeof(WidePartShared<WideKeysShared<Tile>>)),
           Tile::stages},
@@ -246,7 +245,7 @@ void launch_backward_split_pairs(const AttentionGradient<T>& a, int parts,
       n_block_scheduler<PairKeys<Tile>>(with_parts(a, parts), false, 2);
   launch(stream, flash_backward_pair_parts<Tile, T>,
          {{2 * grid_of_work(scheduler).x},
-          {kWarpgroup * (kKeyWarpgroups + 1)},
+          kWarpgroup * (kKeyWarpgroups + 1),
           sizeof(WidePartShared<PairShared<Tile>>),
           Tile::stages,
           false,

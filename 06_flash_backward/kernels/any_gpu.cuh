@@ -9,7 +9,6 @@
 #include "06_flash_backward/kernels/float_gradient.cuh"
 #include "06_flash_backward/kernels/preprocess.cuh"
 #include "common/attention/lane_columns.cuh"
-#include "common/gpu/parts.hpp"
 
 namespace fa::FA_TARGET {
 

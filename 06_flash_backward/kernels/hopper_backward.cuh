@@ -485,8 +485,7 @@ __global__ void __launch_bounds__(kWarpgroup* kKeyWarpgroups)
 /// The launch of postprocess_tma_d_q().
 template <class Tile, class T>
 Launch tma_postprocess_launch(const AttentionGradient<T>& a) {
-  return {grid_of(a, Tile::block_m),
-          {kWarpgroup * kKeyWarpgroups},
+  return {grid_of(a, Tile::block_m), kWarpgroup * kKeyWarpgroups,
           kKeyWarpgroups * sizeof(QueryGradientPart<Tile>)};
 }
 /// Launches it.

@@ -267,8 +267,7 @@ void launch_postprocess_columns(const TmaGradient<T>& maps,
                                 const Stream& stream) {
   constexpr int parts = Tile::d / Tile::d_q_part;
   launch(stream, postprocess_columns<Tile, T>,
-         {grid_of(maps.a, Tile::block_m),
-          {kWarpgroup * parts},
+         {grid_of(maps.a, Tile::block_m), kWarpgroup * parts,
           parts * sizeof(SwizzledTile<T, Tile::block_m, Tile::d_q_part>)},
          maps);
 }

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "common/gpu/launch_sizes.hpp"
+#include "common/gpu/parts.hpp"
 
 namespace fa::FA_TARGET {
 

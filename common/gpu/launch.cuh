@@ -19,6 +19,7 @@
 
 #include "common/gpu/device.hpp"
 #include "common/gpu/launch_sizes.hpp"
+#include "common/gpu/parts.hpp"
 #include "common/gpu/target.hpp"
 #include "common/tensor/tensor.hpp"
 

@@ -6,7 +6,6 @@
 
 #include "05_flash_forward/kernels/decode/01_split_kv.cuh"
 #include "05_flash_forward/kernels/decode/decode_tile.cuh"
-#include "common/gpu/parts.hpp"
 
 namespace fa::FA_TARGET {
 
@@ -151,10 +150,8 @@ void launch_packed_gqa(const Attention<T>& a, const Stream& stream,
     const int rows = numbered_rows(a);
     const SplitStates states = states_at(workspace, parts, rows, d);
     launch(stream, decode_packed_gqa<Tile, T>,
-           {decode_grid<Tile>(a, parts),
-            {Tile::threads},
-            decode_bytes<Tile, T>(),
-            Tile::stages},
+           {decode_grid<Tile>(a, parts), Tile::threads,
+            decode_bytes<Tile, T>(), Tile::stages},
            a, states, parts);
     launch_merge_parts<d>(a, states, parts, stream);
   });

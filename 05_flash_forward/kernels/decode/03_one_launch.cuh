@@ -7,7 +7,6 @@
 
 #include "05_flash_forward/kernels/decode/02_packed_gqa.cuh"
 #include "05_flash_forward/kernels/decode/split_count.hpp"
-#include "common/gpu/parts.hpp"
 
 namespace fa::FA_TARGET {
 
@@ -109,10 +108,8 @@ void launch_one_launch(const Attention<T>& a, const Stream& stream,
     const int parts = one_launch_parts<Tile>(a);
     const int rows = numbered_rows(a);
     launch(stream, decode_one_launch<Tile, T>,
-           {decode_grid<Tile>(a, parts),
-            {Tile::threads},
-            decode_bytes<Tile, T>(),
-            Tile::stages},
+           {decode_grid<Tile>(a, parts), Tile::threads,
+            decode_bytes<Tile, T>(), Tile::stages},
            a, states_at(workspace.states, parts, rows, d), workspace.counters,
            parts);
   });

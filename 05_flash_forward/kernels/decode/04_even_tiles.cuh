@@ -12,7 +12,6 @@
 #include <stdexcept>
 
 #include "05_flash_forward/kernels/decode/03_one_launch.cuh"
-#include "common/gpu/parts.hpp"
 
 namespace fa::FA_TARGET {
 
@@ -354,10 +353,8 @@ void launch_even_tiles(const DecodeAttention<T>& a, const int* lengths_k,
     using Tile = decltype(tile);
     const int blocks = even_blocks(a, 1);  // they keep the memory busy
     launch(stream, decode_even_tiles<Tile, T>,
-           {{static_cast<unsigned>(blocks)},
-            {Tile::threads},
-            decode_bytes<Tile, T>(),
-            Tile::stages},
+           {static_cast<unsigned>(blocks), Tile::threads,
+            decode_bytes<Tile, T>(), Tile::stages},
            a, lengths_k,
            states_at(workspace.states, even_tiles_slots<Tile>(a, blocks),
                      Tile::block_m, d),

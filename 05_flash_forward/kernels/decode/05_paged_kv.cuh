@@ -8,7 +8,6 @@
 #pragma once
 
 #include "05_flash_forward/kernels/decode/04_even_tiles.cuh"
-#include "common/gpu/parts.hpp"
 
 namespace fa::FA_TARGET {
 
@@ -148,10 +147,8 @@ void launch_paged_kv(const DecodeAttention<T>& a, const int* lengths_k,
     // With one on each SM pages of 16 tokens were read a sixth slower.
     const int blocks = even_blocks(a, kDecodeBlocks);
     launch(stream, decode_paged_kv<Tile, T>,
-           {{static_cast<unsigned>(blocks)},
-            {Tile::threads},
-            decode_bytes<Tile, T>(),
-            Tile::stages},
+           {static_cast<unsigned>(blocks), Tile::threads,
+            decode_bytes<Tile, T>(), Tile::stages},
            a, lengths_k, pages,
            states_at(workspace.states, even_tiles_slots<Tile>(a, blocks),
                      Tile::block_m, d),

@@ -9,7 +9,6 @@
 #include "05_flash_forward/kernels/decode/03_one_launch.cuh"
 #include "05_flash_forward/kernels/hopper_forward.cuh"
 #include "common/attention/tma_support.cuh"
-#include "common/gpu/parts.hpp"
 
 namespace fa::FA_TARGET {
 
@@ -239,10 +238,8 @@ void launch_decode_wgmma(const Attention<T>& a, const Stream& stream,
   const int rows = numbered_rows(a);
   const SplitStates states = states_at(workspace, parts, rows, d);
   launch(stream, decode_wgmma<Tile, T>,
-         {decode_grid<Tile>(a, parts),
-          {kDecodeWarpgroups * kWarpgroup + kWarp},
-          sizeof(WgmmaDecodeShared<Tile>),
-          Tile::stages},
+         {decode_grid<Tile>(a, parts), kDecodeWarpgroups * kWarpgroup + kWarp,
+          sizeof(WgmmaDecodeShared<Tile>), Tile::stages},
          map_of_keys(a, a.k, a.k_strides, a.head_dim, Tile::block_n),
          map_of_keys(a, a.v, a.v_strides, a.head_dim, Tile::block_n), a,
          states, parts);

@@ -17,7 +17,6 @@
 #include "common/attention/packed.cuh"
 #include "common/attention/score_functors.cuh"
 #include "common/attention/tma_support.cuh"
-#include "common/gpu/parts.hpp"
 
 namespace fa::FA_TARGET {
 
@@ -570,10 +569,8 @@ void launch_chunk_tiles(const DecodeAttention<T>& a,
       merged ? states_at(workspace.states, parts, rows, d) : SplitStates{};
   const int blocks = std::min(items, device_properties().sm_count);
   launch(stream, decode_chunks<Tile, T>,
-         {{static_cast<unsigned>(blocks)},
-          {kWarpgroup * (Tile::consumers + 1)},
-          sizeof(ChunkShared<Tile>),
-          Tile::stages},
+         {static_cast<unsigned>(blocks), kWarpgroup * (Tile::consumers + 1),
+          sizeof(ChunkShared<Tile>), Tile::stages},
          ChunkWork<T>{a, own, map(a.k, a.k_strides), map(a.v, a.v_strides),
                       box_rows, parts, items, workspace.counters, states});
   if (merged) launch_merge_parts<d>(a, states, parts, stream, true);

@@ -5,7 +5,6 @@
 #pragma once
 
 #include "05_flash_forward/kernels/decode/05_paged_kv.cuh"
-#include "common/gpu/parts.hpp"
 
 namespace fa::FA_TARGET {
 
@@ -317,8 +316,7 @@ void launch_eight_bit_cache(const DecodeAttention<T>& a,
     using Tile = decltype(tile);
     const int blocks = even_blocks(a, kDecodeBlocks);
     launch(stream, decode_eight_bit_cache<Tile, T>,
-           {{static_cast<unsigned>(blocks)},
-            {Tile::threads},
+           {static_cast<unsigned>(blocks), Tile::threads,
             decode_bytes<Tile, e4m3>() +
                 2 * Tile::stages * kRunsOfTile<Tile> * sizeof(float),
             Tile::stages},

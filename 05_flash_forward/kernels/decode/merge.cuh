@@ -59,7 +59,7 @@ void launch_merge_outputs(const Attention<T>& a, const OtherKeys<T>& other,
   const std::int64_t rows = all_rows(a);
   const auto blocks = ceil_div<std::int64_t>(rows, kSplitThreads / kWarp);
   launch(stream, merge_outputs<T>,
-         {{static_cast<unsigned>(blocks)}, {kSplitThreads}}, a, other, rows);
+         {static_cast<unsigned>(blocks), {kSplitThreads}}, a, other, rows);
 }
 
 }  // namespace fa::FA_TARGET

@@ -253,7 +253,7 @@ template <int d, class A>
 void launch_merge_parts(const A& a, const SplitStates& states, int parts,
                         const Stream& stream, bool with_pdl = false) {
   const int blocks = ceil_div(states.rows, kSplitThreads / kWarp);
-  Launch merge{{static_cast<unsigned>(blocks)}, {kSplitThreads}};
+  Launch merge{static_cast<unsigned>(blocks), kSplitThreads};
   merge.with_pdl = with_pdl;
   const auto launch_for = [&](auto at_once) {
     launch(stream, merge_parts<d, decltype(at_once)::value, A>, merge, a,

@@ -9,7 +9,6 @@
 #include "05_flash_forward/library/mma_loop.cuh"
 #include "common/attention/functor_instances.cuh"
 #include "common/attention/visible_tiles.cuh"
-#include "common/gpu/parts.hpp"
 
 namespace fa::FA_TARGET {
 
@@ -187,10 +186,8 @@ void launch_score_functor(const Attention<T>& a, const Functor& functor,
       a, functor, workspace, stream, [&](const auto& with_kinds) {
         using F = std::decay_t<decltype(with_kinds)>;
         launch(stream, flash_score_functor<Tile, T, F>,
-               {grid_of(a, Tile::block_m),
-                {Tile::threads},
-                pipeline_bytes<Tile, T>(),
-                kPipelineStages},
+               {grid_of(a, Tile::block_m), Tile::threads,
+                pipeline_bytes<Tile, T>(), kPipelineStages},
                a, with_kinds);
       });
 }

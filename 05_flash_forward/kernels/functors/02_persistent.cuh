@@ -10,7 +10,6 @@
 #include "05_flash_forward/library/hopper_kernel.cuh"
 #include "common/attention/functor_instances.cuh"
 #include "common/attention/visible_tiles.cuh"
-#include "common/gpu/parts.hpp"
 
 namespace fa::FA_TARGET {
 

@@ -32,7 +32,7 @@ void launch_packed(const Attention<T>& a, const PackedSequences& sequences,
   launch(stream, flash_packed<Block, T>,
          {{static_cast<unsigned>(sequences.q.slots()) *
            static_cast<unsigned>(a.heads)},
-          {Block::threads},
+          Block::threads,
           Block::shared_bytes,
           Block::stages},
          a, sequences, 4 * device_properties().sm_count);

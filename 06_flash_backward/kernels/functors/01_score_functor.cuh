@@ -16,7 +16,6 @@
 #include "common/attention/dual.cuh"
 #include "common/attention/functor_instances.cuh"
 #include "common/attention/visible_tiles.cuh"
-#include "common/gpu/parts.hpp"
 
 namespace fa::FA_TARGET {
 
@@ -250,10 +249,8 @@ void launch_backward_score_functor(const AttentionGradient<T>& a,
       [&](const auto& with_kinds) {
         using F = std::decay_t<decltype(with_kinds)>;
         launch(stream, flash_backward_score_functor<Tile, T, F>,
-               {grid_of_keys(a, Tile::block_n),
-                {Tile::threads},
-                swizzled_backward_bytes<Tile, T>(),
-                kPipelineStages},
+               {grid_of_keys(a, Tile::block_n), Tile::threads,
+                swizzled_backward_bytes<Tile, T>(), kPipelineStages},
                a, with_kinds);
       });
   launch(stream, postprocess_d_q<Tile, T>, postprocess_launch<Tile>(a), a);

@@ -11,7 +11,6 @@
 #include "06_flash_backward/library/hopper_block.cuh"
 #include "common/attention/functor_instances.cuh"
 #include "common/attention/visible_tiles.cuh"
-#include "common/gpu/parts.hpp"
 
 namespace fa::FA_TARGET {
 
@@ -471,10 +470,8 @@ void launch_backward_hopper_functor(const AttentionGradient<T>& a,
       [&](const auto& with_kinds) {
         using F = std::decay_t<decltype(with_kinds)>;
         launch(stream, flash_backward_hopper_functor<Tile, T, F>,
-               {grid_of_work(scheduler),
-                {kWarpgroup * (kKeyWarpgroups + 1)},
-                sizeof(FunctorBackwardShared<Tile>),
-                Tile::stages},
+               {grid_of_work(scheduler), kWarpgroup * (kKeyWarpgroups + 1),
+                sizeof(FunctorBackwardShared<Tile>), Tile::stages},
                maps, with_kinds, scheduler);
       });
   launch_tma_postprocess<Tile>(maps, stream);

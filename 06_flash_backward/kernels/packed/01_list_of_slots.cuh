@@ -64,7 +64,7 @@ void launch_backward_packed(const AttentionGradient<T>& a,
     launch(stream, flash_backward_packed<Tile, T>,
            {{grid_of_slots(k, 1, Tile::block_n).x *
              static_cast<unsigned>(a.kv_heads)},
-            {Tile::threads},
+            Tile::threads,
             swizzled_backward_bytes<Tile, T>(),
             kPipelineStages},
            a, sequences, 2 * device.sm_count);

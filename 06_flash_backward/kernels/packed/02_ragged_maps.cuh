@@ -162,7 +162,7 @@ void launch_backward_packed_tma(const AttentionGradient<T>& a,
   const TmaGradient<T, RaggedMap> maps = packed_tma_gradient<Tile>(a);
   sizes = {{grid_of_slots(k, 1, Tile::block_n).x *
             static_cast<unsigned>(a.kv_heads)},
-           {kWarpgroup * (kKeyWarpgroups + 1)},
+           kWarpgroup * (kKeyWarpgroups + 1),
            sizeof(PackedBackwardShared<Tile>),
            Tile::stages};
   sizes.with_pdl = true;
