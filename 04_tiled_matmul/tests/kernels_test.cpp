@@ -193,17 +193,6 @@ const std::vector<BlockRecord>& blocks_of(std::size_t step) {
 }
 constexpr std::size_t kOneStage = 0, kStages = 1, kPersistent = 2;
 
-// The warps of a block that do something.
-std::set<std::size_t> warps_with(const BlockRecord& block, Kind kind) {
-  std::set<std::size_t> warps;
-  for (std::size_t w = 0; w < block.warps.size(); ++w) {
-    for (const Step& step : block.warps[w]) {
-      if (step.kind == kind) warps.insert(w);
-    }
-  }
-  return warps;
-}
-
 // Copies that a warp issues: all, those before its first matmul, and those while one of its matmuls
 // is in flight.
 struct Copies {
@@ -237,14 +226,14 @@ TEST_CASE("one stage is copied while no matmul is in flight, several before the 
 TEST_CASE("a consumer fetches until a producer does, which waits for free stages only") {
   for (const std::size_t step : {kOneStage, kStages}) {
     CAPTURE(step);
-    CHECK(warps_with(blocks_of(step)[0], Kind::kLoad) == std::set<std::size_t>{0});
-    CHECK(warps_with(blocks_of(step)[0], Kind::kWgmma).count(0) == 1);
+    CHECK(blocks_of(step)[0].warps_with(Kind::kLoad) == std::set<std::size_t>{0});
+    CHECK(blocks_of(step)[0].warps_with(Kind::kWgmma).count(0) == 1);
   }
   const BlockRecord& persistent = blocks_of(kPersistent)[0];
-  const std::set<std::size_t> producers = warps_with(persistent, Kind::kLoad);
+  const std::set<std::size_t> producers = persistent.warps_with(Kind::kLoad);
   REQUIRE(producers.size() == 1);
-  CHECK(warps_with(persistent, Kind::kWgmma).count(*producers.begin()) == 0);
-  CHECK(warps_with(persistent, Kind::kWgmma).size() == 8);
+  CHECK(persistent.warps_with(Kind::kWgmma).count(*producers.begin()) == 0);
+  CHECK(persistent.warps_with(Kind::kWgmma).size() == 8);
   const std::vector<Step>& steps = persistent.warps[*producers.begin()];
   bool copied = false;
   for (const Step& step : steps) {

@@ -44,15 +44,13 @@ inline void check_8_bit_cache(const fa_attention& a, const fa_cache& cache) {
   if (cache.kernel != FA_DECODE_FASTEST) {
     refuse("kernel is {}; a cache in 8 bits allows 0", cache.kernel);
   }
-  const std::pair<const char*, bool> others[] = {{"cu_seqlens_q", cache.cu_seqlens_q != nullptr},
-                                                 {"sinks", cache.sinks != nullptr},
-                                                 {"tree", cache.tree != nullptr}};
-  for (const auto& [name, given] : others) {
+  for (const auto& [name, given] : {std::pair{"cu_seqlens_q", cache.cu_seqlens_q != nullptr},
+                                    {"sinks", cache.sinks != nullptr},
+                                    {"tree", cache.tree != nullptr}}) {
     if (given) refuse("{} is not a null pointer, which is what a cache in 8 bits allows", name);
   }
-  const std::pair<const char*, std::int64_t> sizes[] = {{"window", cache.window},
-                                                        {"part_keys", cache.part_keys}};
-  for (const auto& [name, size] : sizes) {
+  for (const auto& [name, size] :
+       {std::pair{"window", cache.window}, {"part_keys", cache.part_keys}}) {
     if (size != 0) refuse("{} is {}; a cache in 8 bits allows 0", name, size);
   }
 }

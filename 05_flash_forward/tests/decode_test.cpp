@@ -230,38 +230,35 @@ TEST_CASE("every decode kernel is right in the watched lab, with no finding") {
   lab::Coverage coverage;
   for (const flash::decode::LadderStep& step : watched->steps) {
     for (const bool causal : {false, true}) {
-      for (const AttentionShape& shape :
-           {AttentionShape{2, 4, 2, 1, 500, 128}, AttentionShape{2, 4, 2, 1, 5, 64},
-            AttentionShape{1, 3, 1, 9, 330, 40}, AttentionShape{2, 4, 2, 16, 3, 64},
-            AttentionShape{34, 1, 1, 1, 1100, 8}}) {
-        if (shape.batch == 34 && !step.supports_lengths) continue;
+      const auto check = [&](const AttentionShape& shape, auto change) {
         const Problem problem = problem_of(step.types.back(), shape, causal);
         DecodeInputs inputs = flash::decode::decode_inputs(problem, Values::kNormal, 1);
-        if (step.supports_lengths && shape.length_k == 500) inputs.lengths_k = {470, 0};
-        if (shape.batch == 34) {  // more than half of the tiles are of the last two sequences
-          inputs.lengths_k.assign(32, 1);
-          inputs.lengths_k.insert(inputs.lengths_k.end(), {1100, 1000});
-        }
+        change(inputs);
         coverage.add(check_watched(step, problem, inputs, DecodeChecker(problem, inputs)));
+      };
+      for (const AttentionShape& shape :
+           {AttentionShape{2, 4, 2, 1, 5, 64}, {1, 3, 1, 9, 330, 40}, {2, 4, 2, 16, 3, 64}}) {
+        check(shape, [](auto&) {});
       }
-      if (step.supports_lengths) {
-        const Problem problem = problem_of(step.types.back(), {2, 2, 1, 3, 300, 40}, causal);
-        DecodeInputs inputs = flash::decode::decode_inputs(problem, Values::kNormal, 1);
-        inputs.lengths_k = {290, 40};
-        inputs.sinks = {1, 2};
-        if (causal) inputs.window = 150, inputs.part_keys = 128;
-        if (!causal) inputs.tree = {1, 2, 5, 0, 3, 7};
-        coverage.add(check_watched(step, problem, inputs, DecodeChecker(problem, inputs)));
-      }
-      if (!takes_packed_queries(step)) continue;
-      const Problem problem = problem_of(step.types.back(), {3, 2, 1, 200, 300, 64}, causal);
-      DecodeInputs inputs = flash::decode::decode_inputs(problem, Values::kNormal, 1);
-      inputs.lengths_q = {1, 200, 0};
-      inputs.lengths_k = {0, 290, 300};
-      inputs.page_size = 0;
+      check({2, 4, 2, 1, 500, 128}, [&](auto& in) {
+        if (step.supports_lengths) in.lengths_k = {470, 0};
+      });
+      if (!step.supports_lengths) continue;
+      check({34, 1, 1, 1, 1100, 8}, [](auto& in) {
+        in.lengths_k.assign(32, 1);  // more than half of the tiles are of the last two sequences
+        in.lengths_k.insert(in.lengths_k.end(), {1100, 1000});
+      });
+      check({2, 2, 1, 3, 300, 40}, [&](auto& in) {
+        in.lengths_k = {290, 40}, in.sinks = {1, 2};
+        if (causal) in.window = 150, in.part_keys = 128;
+        if (!causal) in.tree = {1, 2, 5, 0, 3, 7};
+      });
       for (const int parts : {0, 3, 40}) {
-        inputs.parts = parts;
-        coverage.add(check_watched(step, problem, inputs, DecodeChecker(problem, inputs)));
+        if (!takes_packed_queries(step)) continue;
+        check({3, 2, 1, 200, 300, 64}, [&](auto& in) {
+          in.lengths_q = {1, 200, 0}, in.lengths_k = {0, 290, 300};
+          in.page_size = 0, in.parts = parts;
+        });
       }
     }
   }

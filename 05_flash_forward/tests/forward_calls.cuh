@@ -41,6 +41,9 @@ inline void check_said(const std::string& said, const char* text) {
   CHECK(testing::contains(said, text));
 }
 
+// Changes nothing of a call.
+inline constexpr auto kSame = [](auto&...) {};
+
 // The pages of a cache that a sequence can have; one for a cache without pages.
 inline std::int64_t most_pages(const Problem& p, std::int64_t page) {
   return page == 0 ? 1 : (p.shape.length_k + page - 1) / page;
@@ -165,6 +168,23 @@ struct DecodeCall {
   }
   // What lesson 01 says of the outputs.
   Verdicts verdicts() { return flash::decode::DecodeChecker(problem, inputs).check("", outputs()); }
+  void check() {
+    REQUIRE(says(kSame) == "");
+    check_accepted(verdicts());
+  }
+  // With other lengths.
+  void check(const Lengths& of) {
+    set_lengths(of);
+    check();
+  }
+  // The same where fa_append() writes the last keys.
+  void check_append(const Lengths& of) {
+    set_lengths(of);
+    take_new_keys();
+    REQUIRE(append_says(kSame) == "");
+    CHECK(has_new_keys());
+    check();
+  }
 
   bool is_packed() const { return !inputs.lengths_q.empty(); }
   // Of q and o.
@@ -317,9 +337,7 @@ struct PackedCall : PackedList<fa_packed> {
   std::string says(Change change) {
     return said_of(fa_last_error, fa_forward_packed, change, attention, packed);
   }
-  std::string says() {
-    return says([](auto&, auto&) {});
-  }
+  std::string says() { return says(kSame); }
   // What lesson 01 says of each sequence.
   Verdicts verdicts() {
     Verdicts result;

@@ -17,23 +17,6 @@ Call decode_call(const Problem& problem, const Lengths& lengths, std::int64_t pa
   in.lengths_k = lengths;
   return {problem, in, page_size};
 }
-constexpr auto kSame = [](auto&...) {};
-
-// Calls fa_decode() and checks it with lesson 01, with all keys or with these.
-void check(Call& call, const Lengths& lengths) {
-  call.set_lengths(lengths);
-  REQUIRE(call.says(kSame) == "");
-  check_accepted(call.verdicts());
-}
-// Calls fa_append() before.
-void check_append(Call& call, const Lengths& lengths) {
-  call.set_lengths(lengths);
-  call.take_new_keys();
-  REQUIRE(call.append_says(kSame) == "");
-  CHECK(call.has_new_keys());
-  REQUIRE(call.says(kSame) == "");
-  check_accepted(call.verdicts());
-}
 
 Problem decode_problem(Layout layout = Layout::kHeadsFirst) {
   Problem problem = problem_of(Type::kBFloat16, {3, 8, 2, 2, 200, 40}, true);
@@ -43,7 +26,7 @@ Problem decode_problem(Layout layout = Layout::kHeadsFirst) {
 
 TEST_CASE("a workspace serves one call after another, with items of many parts") {
   Call call = decode_call(problem_of(Type::kBFloat16, {1, 4, 1, 2, 700, 40}, true), {700}, 16);
-  for (const std::int32_t length : {700, 650, 1, 690, 0, 700}) check(call, {length});
+  for (const std::int32_t length : {700, 650, 1, 690, 0, 700}) call.check({length});
 }
 
 #if defined(__CUDACC__)
@@ -97,9 +80,9 @@ TEST_CASE("fa_decode() computes packed queries of prompts and of single tokens")
     Call call = packed_call({1, 150, 0, 7}, {200, 150, 30, 3}, page_size);
     call.cache.check = 1;
     CHECK(std::string(fa_decode_kernel_name(&call.attention, &call.cache)) == "07_chunked_prefill");
-    check(call, {200, 150, 30, 3});
-    check(call, {0, 151, 30, 200});
-    check(call, {});
+    call.check({200, 150, 30, 3});
+    call.check({0, 151, 30, 200});
+    call.check({});
   }
   Call call = packed_call({1, 150, 0, 7}, {}, 16);
   const auto refused = [&](const char* message, auto change) {
@@ -107,7 +90,7 @@ TEST_CASE("fa_decode() computes packed queries of prompts and of single tokens")
   };
   refused("kernel is 5, which", [](auto&, auto& c) { c.kernel = FA_DECODE_PAGED_KV; });
   refused("workspace_bytes is 0", [](auto& a, auto&) { a.workspace_bytes = 0; });
-  check_said(call.append_says([](auto&, auto&, auto&) {}), "cu_seqlens_q is not a null pointer");
+  check_said(call.append_says(kSame), "cu_seqlens_q is not a null pointer");
   Lengths wrong = {0, 1, 0, 151, 158};
   call.cu_seqlens_q.upload(wrong.data());
   refused("cu_seqlens_q[2] is 0; allowed are 1", [](auto&, auto& c) { c.check = 1; });
@@ -126,7 +109,7 @@ TEST_CASE("every kernel of fa_decode() that supports a problem can be named") {
         if (name == nullptr) continue;
         CAPTURE(name);
         call.give_workspace();
-        check(call, lengths);
+        call.check(lengths);
         ++named;
       }
       const int hopper = can_run(device_properties(), kNeedsHopper) ? 1 : 0;
@@ -141,19 +124,10 @@ TEST_CASE("fa_append() writes new keys where fa_decode() reads them") {
     for (const std::int64_t page_size : {0, 16, 64}) {
       CAPTURE(page_size);
       Call call = decode_call(decode_problem(layout), {200, 0, 77}, page_size);
-      check_append(call, {200, 0, 77});
-      check_append(call, {65, 1, 2});  // a sequence that begins, with fewer keys than new ones
-      check_append(call, {});
+      call.check_append({200, 0, 77});
+      call.check_append({65, 1, 2});  // a sequence that begins, with fewer keys than new ones
+      call.check_append({});
     }
-  }
-}
-
-TEST_CASE("chunks of a prompt are appended and attend to all earlier keys") {
-  for (const std::int64_t chunk : {1, 5, 16, 100, 512}) {
-    CAPTURE(chunk);
-    const Problem problem = problem_of(Type::kBFloat16, {2, 2, 1, chunk, 600, 40}, true);
-    Call call = decode_call(problem, {600, 515}, 16);
-    check_append(call, {600, 515});
   }
 }
 
@@ -220,7 +194,7 @@ TEST_CASE(
   CHECK(bytes({1, 64, 8, 65536, 65536, 64}) < std::size_t{64} << 20);
 #if defined(__CUDACC__)
   Call large = decode_call(problem_of(Type::kBFloat16, {1, 64, 8, 65536, 64, 8}), {}, 0);
-  check(large, {});
+  large.check({});
 #else  // the lab takes any address
   Call call = decode_call(decode_problem(), {200, 0, 77}, 0);
   const auto far = [](fa_attention& a, fa_cache&) {
@@ -246,7 +220,7 @@ TEST_CASE("fa_decode() ends when lengths change while it runs") {
   launch(stream, keep_changing, {{1}, {1}}, lengths, lengths, 200, changes);
   for (int i = 0; i < calls; ++i) REQUIRE(call.says(kSame) == "");
   stream.synchronize();
-  check(call, {200, 0, 77});
+  call.check({200, 0, 77});
 }
 
 TEST_CASE("lengths and pages out of range are refused when a call asks for the check") {

@@ -126,11 +126,14 @@ TEST_CASE("what is not allowed is refused by its name and value") {
   check_refused_tensors(call, pointers);
   using A = fa_attention;
   constexpr std::int64_t huge = std::int64_t{1} << 60;
+  const auto o_strides = [](const fa_strides& strides) {
+    return [=](A& a) { a.o_strides = strides; };
+  };
   check_refusals<A>(
       call, {{[](A& a) { a.k_strides.head = 12, a.type = FA_TYPE_FLOAT16; },
               "the head stride of k is 12 elements"},
              // Bytes of 2^64 and more are 0 and more; each alone is small enough, both are not.
-             {[](A& a) { a.o_strides.row = 4 * huge; }, "the row stride of o is 46116860184273"},
+             {o_strides({64, 32, 4 * huge}), "the row stride of o is 46116860184273"},
              {[](A& a) {
                 a.q_strides = {huge, huge, 8};
               },
@@ -144,18 +147,9 @@ TEST_CASE("what is not allowed is refused by its name and value") {
                 a.head_dim = 192, a.head_dim_v = 128, a.o_strides = {1024, 512, 124};
               },
               "the row stride of o is 124 elements, so that its rows overlap"},
-             {[](A& a) {
-                a.o_strides = {32, 8, 8};
-              },
-              "the head stride of o is 8 elements"},
-             {[](A& a) {
-                a.o_strides = {16, 64, 12};
-              },
-              "the batch stride of o is 16 elements"},
-             {[](A& a) {
-                a.o_strides = {64, 64, 8};
-              },
-              "the batch stride of o is 64 elements"}});
+             {o_strides({32, 8, 8}), "the head stride of o is 8 elements"},
+             {o_strides({16, 64, 12}), "the batch stride of o is 16 elements"},
+             {o_strides({64, 64, 8}), "the batch stride of o is 64 elements"}});
   // One sequence only: its stride is not used, and PyTorch may give any number. What is only read
   // may overlap.
   call.zero();

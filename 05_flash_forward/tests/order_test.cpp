@@ -39,17 +39,6 @@ const std::vector<BlockRecord>& blocks_of(const std::string& name) {
   return known[name];
 }
 
-// The warps of a block that do something.
-std::set<std::size_t> warps_with(const BlockRecord& block, Kind kind) {
-  std::set<std::size_t> warps;
-  for (std::size_t w = 0; w < block.warps.size(); ++w) {
-    for (const Step& step : block.warps[w]) {
-      if (step.kind == kind) warps.insert(w);
-    }
-  }
-  return warps;
-}
-
 // Exponentials of a warp while a matmul of it is in flight, in the order of the source.
 std::int64_t exponentials_beside_matmuls(const std::vector<Step>& steps) {
   std::int64_t sum = 0;
@@ -84,22 +73,22 @@ TEST_CASE("from step 11 on the source has the softmax between the issue of P V a
 }
 
 TEST_CASE("from step 10 on a warp that does not multiply issues the copies") {
-  CHECK(warps_with(blocks_of("09_wgmma")[0], Kind::kLoad) == std::set<std::size_t>{0});
+  CHECK(blocks_of("09_wgmma")[0].warps_with(Kind::kLoad) == std::set<std::size_t>{0});
   for (const char* name : {"10_warp_specialized", "11_overlap", "12_ping_pong"}) {
     CAPTURE(std::string(name));
     const BlockRecord& block = blocks_of(name)[0];
-    REQUIRE(warps_with(block, Kind::kLoad).size() == 1);
-    CHECK(warps_with(block, Kind::kWgmma).count(*warps_with(block, Kind::kLoad).begin()) == 0);
-    CHECK(warps_with(block, Kind::kWgmma).size() == 8);
+    REQUIRE(block.warps_with(Kind::kLoad).size() == 1);
+    CHECK(block.warps_with(Kind::kWgmma).count(*block.warps_with(Kind::kLoad).begin()) == 0);
+    CHECK(block.warps_with(Kind::kWgmma).size() == 8);
   }
 }
 
 TEST_CASE(
     "in step 12 the warpgroups take turns before each pair of matmuls, in step 11 they do not") {
-  CHECK(warps_with(blocks_of("11_overlap")[0], Kind::kNamedArrive).empty());
+  CHECK(blocks_of("11_overlap")[0].warps_with(Kind::kNamedArrive).empty());
   const BlockRecord& block = blocks_of("12_ping_pong")[0];
-  CHECK(warps_with(block, Kind::kNamedArrive) == warps_with(block, Kind::kWgmma));
-  CHECK(warps_with(block, Kind::kNamedWait).size() == 8);
+  CHECK(block.warps_with(Kind::kNamedArrive) == block.warps_with(Kind::kWgmma));
+  CHECK(block.warps_with(Kind::kNamedWait).size() == 8);
 }
 
 TEST_CASE("one block of step 13 computes what two of step 12 do") {

@@ -28,15 +28,12 @@ struct Call : PackedGradientCall<fa::bfloat16> {
     AttentionGradient<bfloat16> to{};
     static_cast<Attention<bfloat16>&>(to) =
         kernels_attention<bfloat16>(whole(), gradient.attention);
-    const auto place = [](auto& pointer, RowStrides& strides, const void* data,
-                          const fa_strides& s) {
-      pointer = static_cast<std::decay_t<decltype(pointer)>>(const_cast<void*>(data));
-      strides = {s.batch, s.head, s.row};
-    };
-    place(to.d_o, to.d_o_strides, gradient.d_o, gradient.d_o_strides);
-    place(to.d_q, to.d_q_strides, gradient.d_q, gradient.d_q_strides);
-    place(to.d_k, to.d_k_strides, gradient.d_k, gradient.d_k_strides);
-    place(to.d_v, to.d_v_strides, gradient.d_v, gradient.d_v_strides);
+    const auto strides = [](const fa_strides& s) { return RowStrides{s.batch, s.head, s.row}; };
+    const G& g = gradient;
+    to.d_o = static_cast<const bfloat16*>(g.d_o), to.d_o_strides = strides(g.d_o_strides);
+    to.d_q = static_cast<bfloat16*>(g.d_q), to.d_q_strides = strides(g.d_q_strides);
+    to.d_k = static_cast<bfloat16*>(g.d_k), to.d_k_strides = strides(g.d_k_strides);
+    to.d_v = static_cast<bfloat16*>(g.d_v), to.d_v_strides = strides(g.d_v_strides);
     return to;
   }
   void check() { check_accepted(verdicts()); }

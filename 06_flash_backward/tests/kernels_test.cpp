@@ -129,26 +129,10 @@ TEST_CASE("wide heads: lengths around the edges of the tiles, and scores of +-1e
   }
 }
 
-TEST_CASE("wide heads: groups of heads, in all layouts") {
-  for (const int head_dim : {136, 192, 256}) {
-    Problem problem = problem_of(Type::kBFloat16, {2, 4, 2, 140, 150, head_dim}, true);
-    check_wide(problem);
-    problem.layout = Layout::kLengthFirst;
-    problem.type = Type::kFloat16;
-    check_wide(problem);
-    problem.causal = false;
-    problem.shape.kv_heads = 1;
-    check_wide(problem);
-  }
-}
-
-TEST_CASE("wide heads: many tiles, of queries and of keys") {
+TEST_CASE("wide heads: many tiles, fully masked rows, and keys that no row sees") {
   check_wide(problem_of(Type::kFloat16, {1, 2, 1, 330, 60, 200}));
   check_wide(problem_of(Type::kFloat16, {1, 1, 1, 60, 470, 200}));
   check_wide(problem_of(Type::kBFloat16, {1, 2, 2, 400, 420, 256}, true));
-}
-
-TEST_CASE("wide heads: fully masked rows, and keys that no row sees") {
   check_wide(problem_of(Type::kFloat16, {1, 2, 1, 300, 5, 136}, true));
   check_wide(problem_of(Type::kBFloat16, {1, 2, 1, 5, 300, 136}, true));
   check_wide(problem_of(Type::kBFloat16, {1, 2, 1, 270, 70, 256}, true));

@@ -14,10 +14,13 @@ if torch is not None:
     DEVICE = "cuda" if operators.loaded[0].runs_on == "gpu" else "cpu"
 
 
-def qkv(dtype):
+def qkv(dtype, shapes=((2, 4, 33, 64), (2, 2, 33, 64), (2, 2, 33, 64))):
     torch.manual_seed(1)
-    shapes = ((2, 4, 33, 64), (2, 2, 33, 64), (2, 2, 33, 64))
     return [torch.randn(x, dtype=dtype, device=DEVICE, requires_grad=True) for x in shapes]
+
+
+def packed_qkv():
+    return qkv(torch.bfloat16, ((50, 4, 64), (50, 2, 64), (50, 2, 64)))
 
 
 def layer(q, k, v):
@@ -59,11 +62,7 @@ class Operators(unittest.TestCase):
             torch.testing.assert_close(a, b, rtol=1e-3, atol=1e-3)
 
     def test_gradients_of_packed_sequences_are_those_of_each(self):
-        torch.manual_seed(1)
-        shapes = ((50, 4, 64), (50, 2, 64), (50, 2, 64))
-        inputs = [
-            torch.randn(x, dtype=torch.bfloat16, device=DEVICE, requires_grad=True) for x in shapes
-        ]
+        inputs = packed_qkv()
         cu = torch.tensor([0, 17, 50], dtype=torch.int32, device=DEVICE)
         torch.library.opcheck(
             operators.forward_operators.forward_packed, (*inputs, cu, cu), {"causal": True}
@@ -92,11 +91,7 @@ class Operators(unittest.TestCase):
             torch.autograd.grad(packed(*inputs), inputs)
 
     def test_tokens_of_no_sequence_have_zero_gradients(self):
-        torch.manual_seed(1)
-        shapes = ((50, 4, 64), (50, 2, 64), (50, 2, 64))
-        inputs = [
-            torch.randn(x, dtype=torch.bfloat16, device=DEVICE, requires_grad=True) for x in shapes
-        ]
+        inputs = packed_qkv()
         cu = torch.tensor([0, 10, 45], dtype=torch.int32, device=DEVICE)
         for _ in range(6):
             freed = [torch.full_like(x, math.nan) for x in inputs]

@@ -15,7 +15,7 @@
 #include "05_flash_forward/kernels/functors/02_persistent.cuh"
 #include "06_flash_backward/kernels/functors/01_score_functor.cuh"
 #include "06_flash_backward/kernels/functors/02_hopper.cuh"
-#include "06_flash_backward/kernels/gradient.cuh"
+#include "06_flash_backward/src/gradient_rows.cuh"
 #include "common/check/acceptance.hpp"
 #include "common/tensor/random.hpp"
 
@@ -179,43 +179,22 @@ void backward(AttentionGradient<half>& a, const Functor& functor,
 //! [backward]
 // clang-format on
 
-RowStrides strides_of(const Shape<4>& shape) {
-  return {shape[1] * shape[2] * shape[3], shape[2] * shape[3], shape[3]};
-}
-
-struct Sizes {
-  int batch, heads, kv_heads, length_q, length_k, head_dim;
-};
-
 // What both passes give with a functor, by kernels for sm_80 or for Hopper, beside lesson 01.
-void check_kernels(const Sizes& n, std::size_t number, bool hopper) {
-  const Shape<4> of_q{n.batch, n.heads, n.length_q, n.head_dim};
-  const Shape<4> of_k{n.batch, n.kv_heads, n.length_k, n.head_dim};
+void check_kernels(const AttentionShape& shape, std::size_t number, bool hopper) {
+  Problem problem;
+  problem.shape = shape;
+  problem.type = Type::kFloat16;
+  const Shape<4> of_q = problem.shape_of_q(), of_k = problem.shape_of_kv();
+  const Shape<3> rows{shape.batch, shape.heads, shape.length_q};
   const auto q = normal_tensor<fa::half, 4>(of_q, 1), k = normal_tensor<fa::half, 4>(of_k, 2);
   const auto v = normal_tensor<fa::half, 4>(of_k, 3), d_o = normal_tensor<fa::half, 4>(of_q, 4);
-  const DeviceBuffer<half> on_q(q), on_k(k), on_v(v), on_d_o(d_o);
-  DeviceBuffer<half> o(q.count()), d_q(q.count()), d_k(k.count()), d_v(v.count());
-  DeviceBuffer<float> lse(std::int64_t{n.batch} * n.heads * n.length_q);
-  AttentionGradient<half> a{};  // an Attention, and the gradients
-  a.q = on_q.data();
-  a.k = on_k.data();
-  a.v = on_v.data();
-  a.o = o.data();
-  a.lse = lse.data();
-  a.d_o = on_d_o.data();
-  a.d_q = d_q.data();
-  a.d_k = d_k.data();
-  a.d_v = d_v.data();
-  a.q_strides = a.o_strides = a.d_o_strides = a.d_q_strides = strides_of(of_q);
-  a.k_strides = a.v_strides = a.d_k_strides = a.d_v_strides = strides_of(of_k);
-  a.batch = n.batch;
-  a.heads = n.heads;
-  a.kv_heads = n.kv_heads;
-  a.length_q = n.length_q;
-  a.length_k = n.length_k;
-  a.head_dim = a.head_dim_v = n.head_dim;
-  a.scale = 1 / std::sqrt(static_cast<float>(n.head_dim));
-  const int shift = n.length_k - n.length_q;
+  Tensor<float, 4> no_o(of_q);
+  Tensor<float, 3> no_lse(rows);
+  poison(no_o.view()), poison(no_lse.view());
+  const auto wide = [](const auto& x) { return converted<float>(x); };
+  DeviceGradient<half> on_device(problem, {{wide(q), wide(k), wide(v)}, no_o, no_lse, wide(d_o)});
+  AttentionGradient<half>& a = on_device.a;  // an Attention, and the gradients
+  const int shift = a.length_k - a.length_q;
   DeviceBuffer<float> rates(4);
   rates.upload(kRates);
   const Own functor = own_functors(shift, rates.data())[number];
@@ -232,14 +211,15 @@ void check_kernels(const Sizes& n, std::size_t number, bool hopper) {
       naive::backward<double>(q64.view(), k64.view(), v64.view(), d_o64.view(), reference, scale);
   const auto d_plain =
       naive::backward<fa::half>(q.view(), k.view(), v.view(), d_o.view(), reference, scale);
-  const Shape<3> rows{n.batch, n.heads, n.length_q};
+  const auto found = on_device.result();
+  const auto typed = [](const Tensor<float, 4>& x) { return converted<fa::half>(x); };
   const double factor = kGradientFactor;
   for (const Verdict& verdict :
-       {accept("o", o.tensor<fa::half, 4>(of_q), ref.o, plain.o),
-        accept("lse", lse.tensor<float, 3>(rows), ref.lse, plain.lse),
-        accept("d_q", d_q.tensor<fa::half, 4>(of_q), d_ref.d_q, d_plain.d_q, factor),
-        accept("d_k", d_k.tensor<fa::half, 4>(of_k), d_ref.d_k, d_plain.d_k, factor),
-        accept("d_v", d_v.tensor<fa::half, 4>(of_k), d_ref.d_v, d_plain.d_v, factor)}) {
+       {accept("o", typed(on_device.o.host()), ref.o, plain.o),
+        accept("lse", on_device.lse.tensor<float, 3>(rows), ref.lse, plain.lse),
+        accept("d_q", typed(found.d_q), d_ref.d_q, d_plain.d_q, factor),
+        accept("d_k", typed(found.d_k), d_ref.d_k, d_plain.d_k, factor),
+        accept("d_v", typed(found.d_v), d_ref.d_v, d_plain.d_v, factor)}) {
     CHECK_MESSAGE(verdict.accepted, verdict.report());
   }
 }

@@ -26,8 +26,8 @@ constexpr bool kWatched = false;
 #endif
 }  // namespace fa::FA_TARGET
 
-/// The row with which the file of a step ends: FA_STEP_ROW(forward, 8) { return row(...)...; }. What
-/// it is called with has the methods of common/attention/host/step_row.cuh, or in lesson 04 others.
+/// The row with which the file of a step ends: FA_STEP_ROW(forward, 8) { return row(...)...; }. `row`
+/// is what the lesson makes rows with, such as StepRow of common/attention/host/step_row.cuh.
 #define FA_STEP_ROW(ladder, number) \
   template <class Row>              \
   auto ladder##_step(std::integral_constant<int, number>, Row row)

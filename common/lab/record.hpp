@@ -7,6 +7,7 @@
 #include <array>
 #include <cstdint>
 #include <functional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -56,6 +57,17 @@ struct Step {
 /// What the warps of a block have done, in their order.
 struct BlockRecord {
   std::vector<std::vector<Step>> warps;  ///< steps of each
+
+  /// The warps with a step of a kind.
+  std::set<std::size_t> warps_with(Step::Kind kind) const {
+    std::set<std::size_t> found;
+    for (std::size_t w = 0; w < warps.size(); ++w) {
+      for (const Step& step : warps[w]) {
+        if (step.kind == kind) found.insert(w);
+      }
+    }
+    return found;
+  }
 };
 
 /// Records what some work launches. Its blocks run one after the other, and the lab says that it
