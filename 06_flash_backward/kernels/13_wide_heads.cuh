@@ -477,10 +477,8 @@ void launch_backward_wide_heads(const AttentionGradient<T>& a,
   const TmaGradient<T> maps = tma_gradient<Tile>(a);
   const WideOrder order = wide_order<Tile>(a);
   launch(stream, flash_backward_wide<Tile, T>,
-         {{grid_of_work(order.queries).x + grid_of_work(order.keys).x},
-          kWarpgroup * (kKeyWarpgroups + 1),
-          kWideBytes<Tile>,
-          Tile::stages},
+         {grid_of_work(order.queries).x + grid_of_work(order.keys).x,
+          kWarpgroup * (kKeyWarpgroups + 1), kWideBytes<Tile>, Tile::stages},
          maps, order);
 }
 

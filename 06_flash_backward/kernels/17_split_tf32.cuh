@@ -529,11 +529,8 @@ void launch_backward_split_tf32(const AttentionGradient<float>& a,
             Tile::stages},
            a);
   };
-  if (a.dropout.threshold > 0) {
-    launch_gradients(std::true_type{});
-  } else {
-    launch_gradients(std::false_type{});
-  }
+  a.dropout.threshold > 0 ? launch_gradients(std::true_type{})
+                          : launch_gradients(std::false_type{});
 }
 
 FA_LAUNCH_FLOAT(backward_float, AttentionGradient, (const Stream&),

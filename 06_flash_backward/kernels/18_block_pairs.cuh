@@ -313,12 +313,8 @@ void launch_backward_pairs(const AttentionGradient<T>& a,
   const TileScheduler scheduler =
       n_block_scheduler<PairKeys<Tile>>(a, false, 2);
   launch(stream, flash_backward_pairs<Tile, T>,
-         {{2 * grid_of_work(scheduler).x},
-          kWarpgroup * (kKeyWarpgroups + 1),
-          sizeof(PairShared<Tile>),
-          Tile::stages,
-          false,
-          2},
+         {2 * grid_of_work(scheduler).x, kWarpgroup * (kKeyWarpgroups + 1),
+          sizeof(PairShared<Tile>), Tile::stages, false, 2},
          maps, scheduler);
   launch_postprocess_columns<Tile, T>(maps, stream);
 }

@@ -221,7 +221,7 @@ void launch_backward_split_wide(const AttentionGradient<T>& a, int parts,
   const TmaGradient<T> maps = tma_gradient<Tile>(a);
   const WideOrder order = wide_order<Tile>(with_parts(a, parts));
   launch(stream, flash_backward_wide_parts<Tile, T>,
-         {{grid_of_work(order.queries).x + grid_of_work(order.keys).x},
+         {grid_of_work(order.queries).x + grid_of_work(order.keys).x,
           kWarpgroup * (kKeyWarpgroups + 1),
           std::max(sizeof(WideQueriesShared<Tile>),
                    sizeof(WidePartShared<WideKeysShared<Tile>>)),
@@ -244,12 +244,8 @@ void launch_backward_split_pairs(const AttentionGradient<T>& a, int parts,
   const TileScheduler scheduler =
       n_block_scheduler<PairKeys<Tile>>(with_parts(a, parts), false, 2);
   launch(stream, flash_backward_pair_parts<Tile, T>,
-         {{2 * grid_of_work(scheduler).x},
-          kWarpgroup * (kKeyWarpgroups + 1),
-          sizeof(WidePartShared<PairShared<Tile>>),
-          Tile::stages,
-          false,
-          2},
+         {2 * grid_of_work(scheduler).x, kWarpgroup * (kKeyWarpgroups + 1),
+          sizeof(WidePartShared<PairShared<Tile>>), Tile::stages, false, 2},
          maps, scheduler);
   launch_postprocess_columns<Tile, T>(maps, stream);
   launch_add_wide_parts<Tile>(maps, parts, stream);

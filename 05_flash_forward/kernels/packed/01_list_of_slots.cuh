@@ -30,11 +30,9 @@ void launch_packed(const Attention<T>& a, const PackedSequences& sequences,
                    const Stream& stream) {
   using Block = EdgeMasksBlockFor<T, d>;
   launch(stream, flash_packed<Block, T>,
-         {{static_cast<unsigned>(sequences.q.slots()) *
-           static_cast<unsigned>(a.heads)},
-          Block::threads,
-          Block::shared_bytes,
-          Block::stages},
+         {static_cast<unsigned>(sequences.q.slots()) *
+              static_cast<unsigned>(a.heads),
+          Block::threads, Block::shared_bytes, Block::stages},
          a, sequences, 4 * device_properties().sm_count);
 }
 

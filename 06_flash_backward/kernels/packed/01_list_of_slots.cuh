@@ -61,13 +61,12 @@ void launch_backward_packed(const AttentionGradient<T>& a,
     const PackedRows &q = sequences.q, &k = sequences.k;
     launch(stream, preprocess_packed<d, T>, preprocess_slots(q, a.heads), a,
            sequences);
-    launch(stream, flash_backward_packed<Tile, T>,
-           {{grid_of_slots(k, 1, Tile::block_n).x *
-             static_cast<unsigned>(a.kv_heads)},
-            Tile::threads,
-            swizzled_backward_bytes<Tile, T>(),
-            kPipelineStages},
-           a, sequences, 2 * device.sm_count);
+    launch(
+        stream, flash_backward_packed<Tile, T>,
+        {grid_of_slots(k, 1, Tile::block_n).x *
+             static_cast<unsigned>(a.kv_heads),
+         Tile::threads, swizzled_backward_bytes<Tile, T>(), kPipelineStages},
+        a, sequences, 2 * device.sm_count);
     launch(stream, postprocess_packed<Tile, T>,
            {grid_of_slots(q, a.heads, Tile::block_m),
             {Tile::block_m * Tile::d / 16}},

@@ -160,11 +160,10 @@ void launch_backward_packed_tma(const AttentionGradient<T>& a,
   sizes.with_pdl = true;
   launch(stream, preprocess_packed_semaphores<d, T>, sizes, a, sequences);
   const TmaGradient<T, RaggedMap> maps = packed_tma_gradient<Tile>(a);
-  sizes = {{grid_of_slots(k, 1, Tile::block_n).x *
-            static_cast<unsigned>(a.kv_heads)},
+  sizes = {grid_of_slots(k, 1, Tile::block_n).x *
+               static_cast<unsigned>(a.kv_heads),
            kWarpgroup * (kKeyWarpgroups + 1),
-           sizeof(PackedBackwardShared<Tile>),
-           Tile::stages};
+           sizeof(PackedBackwardShared<Tile>), Tile::stages};
   sizes.with_pdl = true;
   launch(stream, flash_backward_packed_tma<Tile, T>, sizes, maps, sequences,
          2 * device_properties().sm_count);
