@@ -247,18 +247,18 @@ __device__ void attend_to_list(const DecodeAttention<T>& a,
     // 2: up to the end of the item, or of the block's range
     const int left = end_of_block - part.first;
     part.end = part.tiles < left ? part.tiles : left;
-    if (fixed) part.end = part.begin + 1;  // where a place is a whole part
+    if (fixed) part.end = part.begin + 1;  // a place then stands for a part
     part.item = {sequence.batch, head, part.index * Tile::block_m};
     // The problem of this sequence alone, and the loop of step 02 on the part
     const DecodeAttention<T> own = attention_of_rows(
         a, sequence.batch, sequence.keys, part.item.row0, Tile::block_m);
     attend(own, part.item, tiles_of_part<Tile>(own, part));
-    // As step 03 ends: O of a whole item, otherwise states and the counter of
-    // the item. `even` has begin() and block_of().
+    // The end of step 03: for a whole item write O, otherwise store states,
+    // add to the item's counter, and merge if this block is the last
     const int row = sequence.batch * a.kv_heads + head;
     finish_part<Tile>(a, part, even, block, states,
                       counters + row * list.items() + part.index);
-    __syncthreads();  // no warp still reads the states; tiles overwrite them
+    __syncthreads();  // before the next tiles overwrite the warps' states
     // 3: the next item, or the next sequence
     place = part.first + part.end;
     if (part.end == part.tiles && part.index + 1 == list.items()) {

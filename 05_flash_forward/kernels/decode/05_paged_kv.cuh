@@ -102,7 +102,7 @@ __global__ void __launch_bounds__(Tile::threads, kDecodeBlocks)
               // The four lanes of the tile begin with this one.
               const int in_group = (tile - tiles.begin) % group;
               const int lane = in_group * kRunsOfTile<Tile>;
-              // Zeros before a window, and after the last key.
+              // Zeros after the last key and, with windows, before the first
               const int before = own.first_key - tile * Tile::block_n;
               const int keys = own.length_k - tile * Tile::block_n;
               copy_runs_async<Tile>(k_tile, k, a.k_strides, a.head_dim, run,

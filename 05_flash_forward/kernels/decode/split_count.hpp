@@ -23,19 +23,19 @@ constexpr int kMostParts = 128;
 /// @param items  what has a block for each part
 /// @param tiles  of an item
 /// @param blocks that a GPU runs at once
-/// @param rows   of an item, for each key of a tile
+/// @param rows_per_key rows of an item, divided by the keys of a tile
 //! [split_cost]
 constexpr double split_cost(std::int64_t items, std::int64_t tiles,
                             std::int64_t blocks, std::int64_t parts,
-                            double rows) {
+                            double rows_per_key) {
   const std::int64_t waves = (items * parts + blocks - 1) / blocks;
   const std::int64_t longest = (tiles + parts - 1) / parts;
-  const double states =
-      static_cast<double>(items * parts) * kStateCost * rows;
+  const double of_states =
+      static_cast<double>(items * parts) * kStateCost * rows_per_key;
   const double of_merge = parts == 1
                               ? 0
                               : kPartCost * static_cast<double>(parts) +
-                                    states / static_cast<double>(blocks);
+                                    of_states / static_cast<double>(blocks);
   return static_cast<double>(waves) *
              (kBlockCost + static_cast<double>(longest)) +
          of_merge;
@@ -44,12 +44,12 @@ constexpr double split_cost(std::int64_t items, std::int64_t tiles,
 
 /// The number of parts that costs least; the smallest of several. At least 1.
 constexpr int split_count(std::int64_t items, std::int64_t tiles,
-                          std::int64_t blocks, double rows) {
+                          std::int64_t blocks, double rows_per_key) {
   int best = 1;
   double least = std::numeric_limits<double>::infinity();
   const std::int64_t most = tiles < kMostParts ? tiles : kMostParts;
   for (int parts = 1; parts <= most; ++parts) {
-    const double cost = split_cost(items, tiles, blocks, parts, rows);
+    const double cost = split_cost(items, tiles, blocks, parts, rows_per_key);
     if (cost < least) {
       least = cost;
       best = parts;
