@@ -1,5 +1,6 @@
-"""Facts of lesson 06. backward and backward_float32 are of an H200, 16384 positions in all and 2048
-columns of all heads together: h200_06_flash_backward; h100_backward is of an H100."""
+"""Facts of lesson 06. backward, backward_16_bit (both types) and backward_float32 are of an H200,
+16384 positions in all and 2048 columns of all heads together: h200_06_flash_backward; h100_backward
+is of an H100."""
 
 from docs.facts.records import (
     Cases,
@@ -20,6 +21,7 @@ from docs.facts.records import (
 )
 
 backward = Ladder("h200_06_flash_backward")
+backward_16_bit = Ladder("h200_06_flash_backward", "*float16")
 backward_float32 = Ladder("h200_06_flash_backward", "float32")
 h100_backward = Ladder("h100_06_flash_backward")
 backward_functors = Cases("h100_06_functors")
@@ -146,17 +148,6 @@ def backward_peak_tflops():
     return 100 * over(backward.tflops(*where), backward.percent_of_peak(*where))
 
 
-def delay_gains_only_at_8192():
-    """Step 10 over step 09, 128 columns: more than 7 % with 8192 keys, noise with 16384."""
-    gains = backward.gain("10", "09", "128", "8192") > 7
-    return gains and backward.within_noise("10", "09", "128", "16384")
-
-
-def delay_loses_at_two_short_points():
-    """Step 10 is slower than step 09 with 1024 keys at two points, by more than 2 %."""
-    return count(backward.gain("10", "09", "all", "1024", "both"), lambda gain: gain < -2) == 2
-
-
 def backward_warpgroup_percent(step, part):
     """Stamps in the appendix, H100, h100_06_stamps: percent of each consumer warpgroup's time."""
     column = {"waits_matmul": "waits: matmul", "other_warps": "other warps"}.get(part, part)
@@ -222,13 +213,6 @@ def deterministic_price(mask="full", length="all"):
     )
 
 
-def order_costs_more_with_the_mask():
-    """Step 10 over step 11, 128 columns: more with the mask by over 0.015, but with 8192 keys."""
-    full, causal = (backward.speedup("10", "11", "128", "all", mask) for mask in ("full", "causal"))
-    more_with = {dict(key)["length"]: x for key, x in minus(causal, full).items()}
-    return more_with.pop("8192") < 0.015 < min(more_with.values())
-
-
 def dq_zeroing_us():
     """Zeros into dQ and reading it again: twice 16384 x 2048 floats at 4.8 TB/s."""
     return 2 * 16384 * 2048 * 4 / 4.8e6
@@ -237,12 +221,6 @@ def dq_zeroing_us():
 def dq_zeroing_percent(length):
     """The same in percent of step 10's time, 128 columns."""
     return 100 * dq_zeroing_us() / 1000 / backward.ms("10", "128", length)
-
-
-def store_then_reduce_loses_only_at_8192():
-    """Step 12 below step 10, 128 columns: more than 3 % with 8192 keys, less than 1 % beside it."""
-    beside = (backward.apart("12", "10", "128", length) for length in ("4096", "16384"))
-    return backward.loss("12", "10", "128", "8192") > 3 and max(beside) < 1
 
 
 def h100_store_then_reduce_gains_most_short():
@@ -282,19 +260,11 @@ def d128_steps_percent_of_peak():
     return [backward.percent_of_peak(step, "128", "4096") for step in ("10", "11", "12")]
 
 
-def h100_dependent_launch_most_apart():
-    """H100, steps 15 and 14, 64 columns, up to 2048 keys and causal up to 8192: percent."""
-    return max(_dependent_launch(h100_backward.largest_apart))
-
-
-def _dependent_launch(compare):
-    return compare("15", "14", "64", "to_2048"), compare("15", "14", "64", "to_8192", "causal")
-
-
-def dependent_launch_alike_at_most():
-    """Step 15 over step 14 at these six points: at most 2 % apart but at one, where it loses."""
-    gains = [gain for some in _dependent_launch(backward.gain) for gain in each(some)]
-    return len(gains) == 6 and max(gains) <= 2 and sum(gain < -2 for gain in gains) == 1
+def dependent_launch_most_apart(card):
+    """Steps 15 and 14, 64 columns, up to 2048 keys and causal up to 8192: percent."""
+    ladder = {"h200": backward, "h100": h100_backward}[card]
+    points = (("to_2048",), ("to_8192", "causal"))
+    return max(ladder.largest_apart("15", "14", "64", *point) for point in points)
 
 
 def h100_dependent_launch_alike():
@@ -303,39 +273,47 @@ def h100_dependent_launch_alike():
     return all(h100_backward.apart("15", "14", "64", *point) < 1 for point in points)
 
 
-def noise():
-    """Step 15 launches the kernels of step 12 at these points, so that these differences, in
-    percent, are noise: the largest."""
-    return max(_noise())
+# Where a step launches the kernels of another one.
+_SAME_KERNELS = (
+    ("15", "12", "128"),
+    ("19", "15", "64"),
+    ("19", "15", "128"),
+    ("20", "18", "192"),
+    ("20", "13", "256"),
+)
 
 
 def _noise():
-    where = (
-        ("128", "all", "both"),
-        ("64", "from_4096"),
-        ("64", "16384", "causal"),
-    )
-    return [x for points in where for x in each(backward.apart("15", "12", *points))]
+    points = [(*steps, "all", "both") for steps in _SAME_KERNELS]
+    return [x for where in points for x in each(backward_16_bit.apart(*where))]
 
 
-def noise_small_points():
-    """How many of these points are at most 2 % apart."""
-    return sum(x <= 2 for x in _noise())
+def noise():
+    """Percent apart, both types: the largest."""
+    return max(_noise())
 
 
-def noise_largest_small():
-    """The largest of those."""
-    return max(x for x in _noise() if x <= 2)
+def noise_points(percent="100"):
+    """How many of these points are at most so far apart."""
+    return sum(x <= float(percent) for x in _noise())
 
 
-def noise_large_points():
-    """How many are more than 2 % apart."""
-    return sum(x > 2 for x in _noise())
+def noise_never_counts():
+    """None of them has one sign above 2 % at three neighbouring lengths, or at two in both types,
+    or above 5 % at one in both types."""
+    runs, single = [], []
+    for steps in _SAME_KERNELS:
+        for mask in ("full", "causal"):
+            gains = each(backward_16_bit.gain(*steps, "all", mask))
+            types = gains[:5], gains[5:]
+            runs += [one[i : i + 3] for one in types for i in range(3)]
+            runs += [types[0][i : i + 2] + types[1][i : i + 2] for i in range(4)]
+            single += zip(*types)
 
+    def one_sign(gains, percent):
+        return min(gains) > percent or max(gains) < -percent
 
-def noise_large():
-    """Those, in percent."""
-    return [x for x in _noise() if x > 2]
+    return not any(one_sign(x, 2) for x in runs) and not any(one_sign(x, 5) for x in single)
 
 
 # ---- Beside other implementations: H200, h200_06_interface; H100, h100_06_types, h100_06_functors.
