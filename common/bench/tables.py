@@ -173,7 +173,7 @@ def print_times(rows):
     what = "x best: our speed over that of the fastest other"
     apart = "; 5-95 %: how far these percentiles of the rounds lie apart"
     apart = apart if "5-95 %" in cells[0] else ""
-    print(f"TFLOP/s; - means not supported. {what}{same}{apart}.")
+    print(f"TFLOP/s; - means not supported, or not measured. {what}{same}{apart}.")
     print("\n".join(aligned(cells, 1)))
     print_ratios(timed)
     print_rms_ratios(timed)

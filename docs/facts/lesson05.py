@@ -72,15 +72,15 @@ def forward_ratio(group, mask="full", gpu="h200"):
 
 
 def forward_points_behind_are_wide():
-    """All bfloat16 points of both GPUs that are behind have 256 columns and the causal mask: behind
-    FlashAttention-3, on the H200 with 1024 and 16384 keys of three lengths, on the H100 16384."""
-    where = {"causal": True, "D": "256", "type": "bfloat16", "column": "tflops"}
-    behind = []
+    """The only bfloat16 point behind, on either GPU, has 256 columns, the causal mask and 16384
+    keys; FlashAttention-3 is ahead."""
+    where = {"D": "256", "type": "bfloat16", "length": 16384}
     for gpu in ("h200", "h100"):
-        both = (points(f"{gpu}_05_interface", backend=who, **where) for who in ("course", "fa3"))
-        behind += [[dict(key)["length"] for key, ratio in over(*both).items() if ratio < 0.9995]]
-    all_of_them = forward_ratios.behind() == 2 and h100_forward_ratios.behind() == 1
-    return all_of_them and behind == [["1024", "16384"], ["16384"]]
+        record = f"{gpu}_05_interface"
+        both = (points(record, "tflops", True, backend=who, **where) for who in ("course", "fa3"))
+        if over(*both) >= 0.9995 or Ratios(record).behind() != 1:
+            return False
+    return True
 
 
 def forward_small_gain(gpu="h200"):

@@ -233,8 +233,8 @@ class Cases(Family):
 class Ratios(Family):
     """Facts of the course over the fastest other implementation at all points of a record."""
 
-    def __init__(self, record, type="bfloat16", backend="course"):
-        self._where = {"name": record, "type": type, "backend": backend}
+    def __init__(self, record, type="bfloat16", backend="course", group="*"):
+        self._where = {"name": record, "type": type, "backend": backend, "group": group}
 
     def all(self):
         """The ratios."""
