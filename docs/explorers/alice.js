@@ -3,7 +3,7 @@
 (() => {
   "use strict";
   const { text, box, line, group, wrapped } = Explorer;
-  const [{ tokens, whole, heads, dim, steps, ...bits }] = window.explorerData.alice;
+  const [{ tokens, heads, dim, steps, ...bits }] = window.explorerData.alice;
   const floats = (base64, step) =>
     Array.from(new Int16Array(Uint8Array.from(atob(base64), (c) => c.charCodeAt(0)).buffer), (x) => x * step);
   const q = floats(bits.q, steps.q), k = floats(bits.k, steps.k);
@@ -65,9 +65,9 @@
   }
 
   const NOTES = [
-    "A query is the question of a word; each of the " + heads + " heads asks its own. The answers, probabilities, sum to 1.",
+    "A query is the question of a word; each of the " + heads + " heads asks its own. In each head the probabilities of all words sum to 1.",
     "[CLS] is a mark that this model puts before every text. A head that finds nothing often looks there.",
-    "Lesson 01 has all " + whole + " tokens of the text, not " + tokens.length + ": without a mask they share the probability, so each has less.",
+    "A click keeps a word or a cell.",
   ];
 
   function draw(state, width) {
@@ -81,18 +81,20 @@
   const sentence = (state, p, keys, masks) => {
     const named = (key) => quoted(key) + " (" + p[key].toFixed(2) + ")";
     return "In head " + state.head + " the query " + quoted(state.word) + " looks at " + keys.map(named).join(", ") + "." +
-      (masks ? " The words after it are masked." : "") + (state.cell < 0 ? "" : " The marked key: " + named(state.cell) + ".");
+      (masks ? " The words after " + quoted(state.word) + " are masked: they get probability 0, as in a model that writes the next word." : "") +
+      (state.scale === "one" && p[keys[0]] >= 0.9 ? " Without the scale nearly all goes to one word." : "") +
+      (state.cell < 0 ? "" : " The framed cell: " + quoted(state.cell) + " gets " + p[state.cell].toFixed(2) + ".");
   };
   const long = tokens.map((_, key) => key).sort((a, b) => tokens[b].length - tokens[a].length);
 
   Explorer.define({
     name: "alice", title: "Alice, pointed at", main: "word", second: "head", hover: true, draw, probs, count: tokens.length, heads,
-    longest: sentence({ head: 10, word: long[0], cell: long[0] }, tokens.map(() => 0), long.slice(0, 3), true),
+    longest: sentence({ head: 10, word: long[0], cell: long[0], scale: "one" }, tokens.map(() => 1), long.slice(0, 3), true),
     fields: [
-      { key: "word", label: "Word", value: 11, shown: (word) => tokens[word], range: () => [0, tokens.length - 1] },
+      { key: "word", label: "Word", value: 11, wide: 9, shown: (word) => tokens[word], range: () => [0, tokens.length - 1] },
       { key: "head", label: "Head", value: 3, choices: [...Array(heads).keys()].map((head) => [head, String(head)]) },
       { key: "mask", label: "Mask", value: "none", choices: [["none", "none"], ["causal", "causal"]] },
-      { key: "scale", label: "Scale", value: "root", choices: [["root", "1/\u221ad"], ["one", "1"]] },
+      { key: "scale", label: "Scores", value: "root", choices: [["root", "\u00d7 1/\u221ad"], ["one", "\u00d7 1 (no scale)"]] },
       { key: "cell", label: "Cell", value: -1, range: () => [-1, tokens.length - 1], when: () => false },
     ],
   });

@@ -130,9 +130,9 @@
     const rows = !now || (kernel.walk === "flash1" && j > 0) ? n : stored && !now.last ? 0 : i;  // of O, written so far
     parts.push(box(places.O[0], top, strip, scale * rows, { ...hue(HUE.O, 5), stroke: "none" }));
     const probabilities = stored && (!now || now.last);
-    const labels = [];  // over the tile on its way
-    for (const [what, [px, py, wide, high]] of Object.entries(places)) {
-      labels.push(text(px + wide / 2, "QO".includes(what) ? py - 5 : py + high / 2 + 4, what !== "S" ? what : probabilities ? "P" : !stored ? "not stored" : now.j === null ? "S, P" : "S", what === "S" && !stored ? { fill: "quiet", "data-room": wide - 4 } : {}));
+    const labels = stored ? [] : ["computed,", "not stored"].map((words, k) => text(middle, top + side / 2 - 4 + 15 * k, words, { fill: "quiet", "data-room": side - 4 }));
+    for (const [what, [px, py, wide, high]] of Object.entries(places)) {  // over the tile on its way
+      if (what !== "S" || stored) labels.push(text(px + wide / 2, "QO".includes(what) ? py - 5 : py + high / 2 + 4, what !== "S" ? what : probabilities ? "P" : now.j === null ? "S, P" : "S"));
     }
     // The chip, and the tile on its way.
     const chip = bottom + 20, slot = (width - 10) / 5, names = "QKVSO";
@@ -151,7 +151,7 @@
       if (now.j !== null) parts.push(box(left + scale * j, top + scale * i, wide, high, { stroke: "ink" }));
       parts.push(box(...tile, { stroke: "ink", "stroke-width": 2 }),
         box(...between, { fill: "var(--x-paper)", stroke: "ink", "stroke-width": 2 }), box(...between, { ...hue(HUE[now.what], 5), stroke: "none" }));
-      parts.push(text(middle, chip - 6, now.way === "in" ? "\u2193 read" + (now.j === null ? " 3x" : "") : "\u2191 write"));
+      parts.push(text(middle, chip - 6, now.way === "out" ? "\u2191 write" : now.j === null ? "\u2193 3x: max, sum, P" : "\u2193 read", { "data-room": width }));
     }
     return { svg: [...parts, ...labels], height: chip + 56 - y };
   }
@@ -169,19 +169,21 @@
   const timeOf = (kernel) => measured.milliseconds[kernel.row];
 
   function sentence(all, moved) {
-    if (moved === 0) return "Press play: all move bytes equally fast, for one head. A frame in the square is the tile of scores at work. Which is done first?";
+    if (moved === 0) return "Press play: here all move bytes at the same speed, for one head; real times are below. A frame in the square is the tile of scores at work. Which is done first?";
     if (all.some((one) => one.sum > moved)) {
       return "After " + amount(moved) + ": " + KERNELS.map((kernel, k) => kernel.title + (k ? " " : " has moved ") +
         (all[k].sum > moved ? share(moved, all[k].sum) : "all") + (k ? "" : " of its bytes")).join(", ") + ".";
     }
     const [unfused, first, second] = all.map((one) => one.sum);
     return "All are done. Unfused moved " + times(unfused / first) + " times as many bytes as FlashAttention-1 and " + times(unfused / second) +
-      " times as many as FlashAttention-2; " + share(all[0].sums.S, unfused) + " of its bytes are S and P.";
+      " times as many as FlashAttention-2; " + share(all[0].sums.S, unfused) + " of its bytes are S and P, for its softmax reads S three times.";
   }
-  function compared(guess) {
+  const slowest = KERNELS.reduce((one, other) => (timeOf(other) > timeOf(one) ? other : one));
+  const verdict = (guess) => (guess === slowest ? "Right: " : "No: ") + slowest.title + " is slowest (" + timeOf(slowest).toFixed(1) + " ms; why: below). ";
+  function compared() {
     const [unfused, first] = KERNELS.map((kernel) => moves(kernel, measured.length).sum), [t0, t1, t2] = KERNELS.map(timeOf);
-    return (timeOf(guess) === Math.max(t0, t1, t2) ? "Right. " : "Not " + guess.title + ". ") + "FlashAttention-1 takes " + (t1 / t0).toFixed(2) + " times as long as unfused, FlashAttention-2 " + (t2 / t0).toFixed(2) + " times." +
-      (t1 > t0 && first < unfused ? " FlashAttention-1 moves fewer bytes, but our kernel, not that of its authors, gives a head only " + ROWS + " threads, too few to work while others wait for memory." : "");
+    return "FlashAttention-1 takes " + (t1 / t0).toFixed(2) + " times as long as unfused, FlashAttention-2 " + (t2 / t0).toFixed(2) + " times." +
+      (t1 > t0 && first < unfused ? " FlashAttention-1 moves fewer bytes. But in our kernel, not that of its authors, only " + ROWS + " threads of a head have work: while they wait for memory, none is left to compute. FlashAttention-2 gives each head " + measured.length / ROWS + " blocks of " + ROWS + " threads." : "");
   }
 
   function draw(state, width) {
@@ -194,7 +196,7 @@
     heading("Moved by one head, N = " + n);
     KERNELS.forEach((kernel, k) => {
       const top = y + 10 + 26 * k, sum = Math.min(moved, all[k].sum);
-      parts.push(text(2, top + 15, kernel.title, { "text-anchor": "start" }), box(left, top, (room * all[k].sum) / most, 20, { "stroke-dasharray": "3 3" }));
+      parts.push(text(2, top + 15, kernel.title, { "text-anchor": "start" }));
       let x = left;
       for (const [what, elements] of byMatrix(all[k], sum)) {
         const size = (room * elements) / most;
@@ -204,18 +206,19 @@
       parts.push(text(width - 2, top + 15, amount(sum), { "text-anchor": "end" }));
     });
     y += 118;
-    heading("Which takes longest, at N = " + measured.length + (n === measured.length ? "" : ", not " + n) + ", on an " + measured.gpu + "?");
-    const slowest = Math.max(...KERNELS.map(timeOf)), guess = KERNELS.find((kernel) => kernel.row === state.guess);
+    heading("Which is slowest on an " + measured.gpu + ", at N = " + measured.length + "?");
+    const guess = KERNELS.find((kernel) => kernel.row === state.guess);
     KERNELS.forEach((kernel, k) => {
       const top = y + 10 + 26 * k;
-      parts.push(text(2, top + 15, kernel.title, { "text-anchor": "start" }), guess ? box(left, top, (room * timeOf(kernel)) / slowest, 20, { fill: "var(--x-line)" }) : "",
+      parts.push(text(2, top + 15, kernel.title, { "text-anchor": "start" }), guess ? box(left, top, (room * timeOf(kernel)) / timeOf(slowest), 20, { fill: "var(--x-line)" }) : "",
         text(width - 2, top + 15, guess ? timeOf(kernel).toFixed(1) + " ms" : "? ms", { "text-anchor": "end" }));
     });
     y += 88;
-    const lines = wrapped(guess ? compared(guess) : "Choose your guess above; then the times are shown.", Math.floor(width / 6.4));
-    for (const words of lines) parts.push(text(2, y += 18, words, { "text-anchor": "start" }));
-    parts.push(text(2, y += 22, "measured with " + measured.sequences + " sequences, " + measured.heads + " heads of " + DIM + " columns, float32", { "text-anchor": "start", fill: "quiet" }));
-    return { svg: parts.join(""), height: y + 8, says: sentence(all, moved) };
+    const note = "Measured at N = " + measured.length + " (the slider does not change this): " + measured.sequences + " sequences, " + measured.heads + " heads, d = " + DIM + ", float32.";
+    for (const [words, fill] of [[guess ? compared() : "Choose your guess above; then the times are shown.", "ink"], [note, "quiet"]]) {
+      for (const part of wrapped(words, Math.floor(width / 6.4))) parts.push(text(2, y += 18, part, { "text-anchor": "start", fill }));
+    }
+    return { svg: parts.join(""), height: y + 8, says: (guess ? verdict(guess) : "") + sentence(all, moved) };
   }
 
   // Reads and writes, for the test.
@@ -228,10 +231,10 @@
   Explorer.define({
     name: "bytes", title: "Where the bytes go", main: "moved", second: "n", draw, sums, counted, measured,
     fields: [
-      { key: "moved", label: "Moved so far", value: 0, still: 90, step: 1, play: ({ n }) => (n < 8 ? 40 : 100), range: () => [0, TICKS],
+      { key: "moved", label: "Moved so far", value: 0, still: 90, step: 1, wide: 7, play: ({ n }) => (n < 8 ? 40 : 100), range: () => [0, TICKS],
         shown: (_, state) => amount(movedOf(state, allOf(state))) },
       { key: "n", label: "N", value: 7, still: 8, shown: (value) => 2 ** value, range: () => [LEAST, MOST] },
-      { key: "guess", label: "Takes longest", value: "", choices: [["", "your guess?"], ...KERNELS.map(({ row, title }) => [row, title])] },
+      { key: "guess", label: "Slowest on the GPU", value: "", choices: [["", "your guess?"], ...KERNELS.map(({ row, title }) => [row, title])] },
     ],
   });
 })();

@@ -291,7 +291,7 @@ def first(name):
 def alice():
     """q and k of the first tokens, as integers of 16 bits times a step."""
     tokens = (DATA / "tokens.txt").read_text(encoding="utf-8").split()
-    result = {"tokens": tokens[:TOKENS], "whole": len(tokens), "steps": {}}
+    result = {"tokens": tokens[:TOKENS], "steps": {}}
     for name in "qk":
         result["heads"], result["dim"], kept = first(name)
         step = max(map(abs, kept)) / 32767

@@ -1,7 +1,8 @@
 // What the explorers share: controls, the state in the address, keys, motion, and shapes for drawings.
 //
 // An explorer calls Explorer.define({name, title, fields, draw, ...}). A field is {key, label, value} with either
-// `choices` [[value, words], ...] or `range` (state) => [least, most], and for a clock `play` (units per second).
+// `choices` [[value, words], ...] or `range` (state) => [least, most], with `wide`, the room for its value in digits, and
+// for a clock `play` (units per second).
 // draw(state, width) returns {svg, height, says}, width where it needs more, and folded: {title, lines} for what unfolds
 // below the drawing; it computes nothing that is not a rule or data of the explorer, and draws at the size in which it
 // is shown: letters of 12 pixels stay that. `longest` is a sentence as long as any, `second` the field of the keys up
@@ -197,6 +198,7 @@ window.Explorer = window.Explorer || (() => {
       } else {
         input.control = make("input", label, { type: "range", "data-field": field.key, "aria-label": field.label });
         input.output = make("output", label);
+        if (field.wide) input.output.style.minWidth = field.wide + "ch";
         if (field.play) {
           input.button = make("button", label, { type: "button" }, "play");
           input.button.addEventListener("click", () => (timer === null ? play(field) : stop()));
@@ -237,7 +239,8 @@ window.Explorer = window.Explorer || (() => {
         return;
       }
       const second = explorer.fields.find((field) => field.key === explorer.second);
-      const [field, by] = { ArrowLeft: [main, -1], ArrowRight: [main, 1], ArrowUp: [second, -1], ArrowDown: [second, 1],
+      const down = second && second.range ? -1 : 1;  // as in a list of choices, or as on a slider
+      const [field, by] = { ArrowLeft: [main, -1], ArrowRight: [main, 1], ArrowUp: [second, -down], ArrowDown: [second, down],
         Home: [main, -1e9], End: [main, 1e9] }[event.key] || [];
       if (!by || !field || event.altKey || event.ctrlKey || event.metaKey || event.shiftKey) return;
       event.preventDefault();

@@ -59,7 +59,7 @@
       wait(name, one) {
         const { phase } = barriers[one.at];
         return [name + ": " + one.words + " returns, for the phase bit is " + phase % 2 + ", not " + one.parity +
-          (phase > 0 ? ": phase " + (phase - 1) + " has ended." : ", as on each new barrier.")];
+          (phase > 0 ? ": phase " + (phase - 1) + " (bit " + (phase - 1) % 2 + ") has ended." : ": a new barrier lets wait(1) pass.")];
       },
       load(name, one) {
         stages[one.stage] = { tile: one.tile, landed: false };
@@ -69,7 +69,7 @@
       read(name, one) {
         const { tile, landed } = stages[one.stage], right = tile === one.tile && landed;
         return [name + " reads tile " + one.tile + " in stage " + one.stage + (right ? "." : ", but " +
-          (tile === null ? "nothing is there." : tile !== one.tile ? "tile " + tile + " is there." : "it has not landed.")), right ? [] : [name, "stage " + one.stage]];
+          (tile === null ? "nothing is there." : tile !== one.tile ? "tile " + tile + " is there." : "it has not landed.")) + (name === NAMES[ring.releasing + 1] ? " It does not arrive at empty[" + one.stage + "]." : ""), right ? [] : [name, "stage " + one.stage]];
       },
       arrive(name, one) {
         const { bytes } = barriers[one.at];
@@ -99,11 +99,13 @@
       });
     }
     const stuck = todo.map((list, i) => [NAMES[i], list[next[i]]]).filter(([, one]) => one);
+    const cause = stuck.filter(([, one]) => one.at.startsWith(ring.bytes > SIZE ? "full" : "empty"));  // the others wait for these
     const late = !ring.says[0].startsWith("deadlock") ? -1 : NAMES.findIndex((_, i) => i > 0 && recorded(ring)[i].length && recorded(ring)[i][0][2] > log[i][0][2]);
     keep(-1, stuck.length ? "A deadlock. These wait for ever: " + stuck.map(([name, one]) => name + " at " + one.words).join(", ") + "."
-      : late >= 0 ? "All have ended here. In the lab it hangs, since the order of threads is another: " + NAMES[late] + " first waits after phase 0 has ended, and stays one phase behind."
-        : marks.length ? "All have ended, but what is marked went wrong." : "All have ended.", stuck.flatMap(([name, one]) => [name, one.at]));
-    return { steps, todo, log, stuck: stuck.length > 0, first: steps.findIndex(({ wrong }) => wrong) };
+      : late >= 0 ? "Here all have ended, with wrong data. The lab runs the threads in another order, and there it hangs: " + NAMES[late] + " comes to its first wait(1) after phase 0 has ended, and stays one phase behind."
+        : marks.length ? "All have ended, but what is marked went wrong." : "All have ended.", cause.flatMap(([name, one]) => [name, one.at]));
+    const first = steps.findIndex(({ wrong }) => wrong), released = ({ who, words }) => who === 0 && words.endsWith("has ended.");
+    return { steps, todo, log, stuck: stuck.length > 0, first, tells: first < 0 ? steps.findIndex(released) : first };
   }
   const known = new Map();
   const runOf = (state) => known.get(state.mistake) || known.set(state.mistake, run(ringOf(state))).get(state.mistake);
@@ -114,22 +116,25 @@
   function card(now, stage, x, width) {
     const colour = (name) => (now.marks.includes(name) ? "bad" : "ink"), red = colour("stage " + stage);
     const parts = [box(x, 1, width, 142, { rx: 4, ...(red === "bad" ? { stroke: red, "stroke-width": 2.5 } : {}) }), text(x + 8, 18, "stage " + stage, { fill: red, "text-anchor": "start", "font-weight": "bold" })];
-    const { tile, landed } = now.stages[stage], left = x + 68, wide = (width - 72) / 3;
+    const { tile, landed } = now.stages[stage], small = width < 300, edges = [0, 0.21, 0.61, 1].map((part) => x + 64 + part * (width - 68));
     parts.push(box(x + 8, 26, width - 16, 28, tile === null || !landed ? { "stroke-dasharray": "4 3" } : hue(tile + 1, TILES + 1)),
       text(x + width / 2, 45, tile === null ? "empty" : "tile " + tile + (landed ? "" : " in flight")));
-    (width < 300 ? ["bit", "left", "bytes"] : ["phase bit", "arrivals left", "bytes left"]).forEach((words, k) => parts.push(text(left + wide * (k + 0.5), 74, words, { fill: "quiet", "data-room": wide - 4 })));
+    const columns = [0, 1, 2].map((k) => [edges[k] + 2, edges[k + 1] - edges[k] - 4, (edges[k] + edges[k + 1]) / 2]), over = now.barriers["full[" + stage + "]"].bytes < 0;
+    [small ? "bit" : "phase bit", small ? "to arrive" : "still to arrive", over ? (small ? "" : "bytes ") + "too many" : small ? "bytes" : "bytes left"].forEach((words, k) =>
+      parts.push(text(columns[k][2], 74, words, { fill: over && k === 2 ? "bad" : "quiet", "data-room": columns[k][1] })));
     ["full", "empty"].forEach((kind, row) => {
       const name = kind + "[" + stage + "]", one = now.barriers[name], y = 82 + 29 * row;
       parts.push(text(x + 8, y + 18, name, { "text-anchor": "start", fill: colour(name) }));
-      [one.phase % 2 + "", one.missing + (width < 300 ? "/" : " of ") + one.of, kind === "full" ? one.bytes : ""].forEach((value, k) => {
-        if (value !== "") parts.push(box(left + wide * k + 2, y, wide - 4, 25, colour(name) === "bad" ? { stroke: "bad", "stroke-width": 2.5 } : {}), text(left + wide * (k + 0.5), y + 17, value, { "data-room": wide - 8 }));
+      [one.phase % 2 + "", one.missing + (small ? " left" : " of " + one.of), kind === "full" ? Math.abs(one.bytes) : ""].forEach((value, k) => {
+        const [from, wide, middle] = columns[k];
+        if (value !== "") parts.push(box(from, y, wide, 25, colour(name) === "bad" ? { stroke: "bad", "stroke-width": 2.5 } : {}), text(middle, y + 17, value, { "data-room": wide - 4 }));
       });
     });
     return parts;
   }
 
   function draw(state, width) {
-    const { steps, todo, first } = runOf(state), now = steps[Math.min(state.step, steps.length - 1)], gap = 10, wide = (width - gap) / 2;
+    const { steps, todo, first, tells } = runOf(state), now = steps[Math.min(state.step, steps.length - 1)], gap = 10, wide = (width - gap) / 2;
     const parts = [...card(now, 0, 1, wide - 1), ...card(now, 1, wide + gap, wide - 1)], last = state.step === steps.length - 1;
     let y = 162;
     for (const words of wrapped(RULE, Math.floor(width / 6.4))) {
@@ -139,27 +144,27 @@
     y -= 4;
     // A click on a row leads to what it does next.
     const row = (i, name, words, quiet, note = "") => {
-      const then = steps.findIndex(({ who }, step) => step > state.step && who === i);
+      const marked = now.marks.includes(name), then = steps.findIndex(({ who }, step) => step > state.step && who === i);
       parts.push(group({ "data-row": i, ...(then < 0 ? {} : { "data-pick": "step=" + then }) },
         box(1, y, width - 2, 28, { rx: 4, fill: "var(--x-paper)", ...(now.who === i ? { stroke: now.wrong ? "bad" : "ink", "stroke-width": 2.5 } : {}) }),
-        text(9, y + 19, name, { fill: now.marks.includes(name) ? "bad" : "ink", "text-anchor": "start", "font-weight": "bold" }),
+        text(9, y + 19, name, { fill: marked ? "bad" : "ink", "text-anchor": "start", "font-weight": "bold" }),
         text(80, y + 19, words, { "text-anchor": "start", fill: quiet ? "quiet" : "ink" }),
-        text(width - 9, y + 19, note || (now.marks.includes(name) ? "wrong" : ""), { "text-anchor": "end", "font-weight": "bold", fill: last ? "bad" : "ink" })));
+        text(width - 9, y + 19, note || (marked ? "read wrong data" : ""), { "text-anchor": "end", "font-weight": "bold", fill: marked && (last || !note) ? "bad" : "ink" })));
       y += 33;
     };
     NAMES.forEach((name, i) => {
       const one = todo[i][now.next[i]];
       row(i, name, one ? (now.who === i ? "done; next: " : "next: ") + one.words : "has ended", !one,
-        now.waits[i] ? "bit " + one.parity + (last ? ": hangs" : ": waits") : "");
+        now.waits[i] ? "bit " + one.parity + (!last ? ": waits" : now.marks.includes(name) ? ": hangs" : ": hangs too") : "");
     });
     row(NAMES.length, "copies", now.copies.map(({ tile }) => "tile " + tile).join(", ") || "none in flight", !now.copies.length);
-    // What to look for; from the first wrong step on, or at the end, the answer.
-    const [, asked, why] = MISTAKES[state.mistake], told = first < 0 ? last : state.step >= first;
+    // What to look for; from the step on that shows it, the answer.
+    const [, asked, why] = MISTAKES[state.mistake], told = state.step >= tells;
     const [question, answer] = [asked, (first < 0 ? "Answer: " : "Why: ") + why].map((words) => wrapped(words, Math.floor(width / 6.4)));
     (told ? answer : question).forEach((words, k) => parts.push(text(2, y + 17 * (k + 1), words, { "text-anchor": "start", ...(!told ? { "font-weight": "bold" } : first < 0 ? {} : { fill: "bad" }) })));
     y += 17 * Math.max(question.length, answer.length);
     return { svg: parts.join(""), height: y + 10, says: "Step " + state.step + " of " + (steps.length - 1) + ". " +
-      (state.step && state.step === startOf(state) ? "The choice of this mistake jumps here, to just before its first effect. " : "") + now.words,
+      (state.step && state.step === startOf(state) ? "(Moved to just before the mistake shows.) " : "") + now.words,
       folded: { title: "What the lab says of this kernel", lines: ringOf(state).says } };
   }
 
@@ -168,16 +173,16 @@
   const recorded = (ring) => ring.warps.map((warp) => warp.filter(([kind]) => CALLS[kind]).map(([kind, barrier, count, bytes]) =>
     [CALLS[kind], BARRIERS[barrier], kind === 3 ? count : bytes]));
 
-  const RULE = "wait(p) waits while the phase bit is p. A phase ends, and the bit flips, when no arrivals and no bytes are left.";
+  const RULE = "wait(p) waits while the phase bit is p. When no arrivals and no bytes are left the phase ends: the bit flips, and the counts start again. On a new barrier wait(1) passes.";
   const MISTAKES = {  // the label, what to look for, the answer, and the step before its cause, where that comes first
     none: ["none", "The producer runs two tiles ahead. Which arrivals does it wait for then?",
       "before tile 2 it waits for both consumer warps to arrive at empty[0], that is, until both have read tile 0; before tile 3 the same at empty[1]."],
-    "producer parity": ["the producer's parity", "Whose arrivals could end phase 0 of empty[0]?",
+    "producer parity": ["producer waits for parity 0 first", "Whose arrivals could end phase 0 of empty[0]?",
       "the producer waits for the end of phase 0 of empty, but consumers arrive there only after a copy, which never begins."],
-    "consumer parity": ["the consumers' parity", "What is in stage 0 when warp 1 reads it?", "on a new barrier wait(1) returns at once, so a warp reads a stage before its tile has landed.", 1],
+    "consumer parity": ["consumers wait for parity 1 first", "What is in stage 0 when warp 1 reads it?", "on a new barrier wait(1) returns at once, so a warp reads a stage before its tile has landed.", 1],
     "dropped arrival": ["warp 2 does not arrive", "How many arrivals does empty[0] get?", "a phase of empty ends after two arrivals, and only warp 1 arrives; so the producer waits for ever.", 11],
     "one arrival": ["empty expects 1 arrival", "How many phases of empty[0] do the two arrivals end?",
-      "two warps arrive, and each arrival ends a phase; after two phases the phase bit is 0 again, so the producer's wait(0) does not return.", 11],
+      "two warps arrive, and each arrival ends a phase. If the producer does not look between the two arrivals, it sees bit 0 again and waits for ever.", 11],
     "more bytes": ["full expects 1024 bytes", "How many bytes of full[0] are left when tile 0 has landed?", "a copy brings 512 bytes, so the phase of full never ends.", 6],
     "fewer bytes": ["full expects 256 bytes", "How many bytes of full[0] are left when tile 0 has landed?",
       "a copy brings 512 bytes; those that its phase did not expect count for the next one, which ends before its tile has landed."],
