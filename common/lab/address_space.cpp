@@ -143,6 +143,7 @@ void unmap_memory(std::byte* memory) {
 }
 
 std::size_t placed_shared = 0;
+Variables placed_variables;
 
 std::string NearMemory::text() const {
   const std::size_t before = purpose == Purpose::kDynamicShared ? placed_shared : 0;

@@ -6,8 +6,10 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <string>
+#include <utility>
 
 namespace fa::lab {
 
@@ -57,6 +59,11 @@ std::optional<NearMemory> memory_near(const void* address);
 
 /// Bytes in front of a block's dynamic shared memory: the __shared__ variables of any CUDA file.
 extern std::size_t placed_shared;
+
+/// Variables in some memory: sizes and names by their offsets.
+using Variables = std::map<std::ptrdiff_t, std::pair<std::size_t, std::string>>;
+/// Those in placed_shared.
+extern Variables placed_variables;
 
 /// Bytes of a fiber's stack: the 512 KiB of local memory that CUDA allows a thread, and what
 /// functions of the lab need besides.

@@ -418,9 +418,22 @@ std::string Block::deadlock() const {
   text.back() = '.';
   const std::int64_t at_once = observer != nullptr ? blocks_at_once(launch_) : launch_.cluster;
   if (polling && launch_.grid.count() > at_once) text += "\n  " + text_of_later_blocks(launch_);
-  return text +
-         "\n  A barrier must be reached by all threads of the block, a warp operation by all lanes "
-         "of its mask, an mbarrier by as many arrivals and bytes as its phase expects.";
+  const auto any = [&](State state) {
+    return std::any_of(groups.begin(), groups.end(),
+                       [&](const Group& group) { return group.first->state == state; });
+  };
+  if (any(State::kAtBarrier)) {
+    text += "\n  All threads of the block must reach the same __syncthreads().";
+  }
+  if (any(State::kInExchange)) {
+    text += "\n  All lanes of its mask must reach a warp operation.";
+  }
+  if (any(State::kAtMbarrier) && text.find(Mbarriers::kParity) == std::string::npos) {
+    text +=
+        "\n  Does an mbarrier expect too many arrivals or bytes, or does a thread skip its "
+        "arrival?";
+  }
+  return text;
 }
 
 std::string Block::where(const LabThread& thread, const std::string& last_load) const {
@@ -429,9 +442,7 @@ std::string Block::where(const LabThread& thread, const std::string& last_load) 
     case State::kAtBarrier:
       return "at __syncthreads, " + line;
     case State::kAtMbarrier:
-      return fmt::format("at an mbarrier, {}, by parity {} (phase {}, {}, ...){}", line,
-                         thread.parity, thread.parity, thread.parity + 2,
-                         mbarriers_.missing_text(thread.barrier));
+      return mbarriers_.missing_text(thread);
     case State::kAtNamedBarrier:
       return "at " + blocks_[static_cast<std::size_t>(thread.rank)].named.text_of(
                          *static_cast<const NamedBarrier*>(thread.barrier), thread.location);

@@ -147,6 +147,8 @@ void Mbarriers::wait(LabThread& thread, const void* barrier, int parity,
   }
   state.land();
   if (observer != nullptr) {
+    state.waited.resize(threads_.size());
+    state.waited[static_cast<std::size_t>(thread.place)] = phases;
     observer->phase_seen(barrier, phases, location);
     observer->async_ends(barrier, state.phases, false);
     for (const auto& [queue, number] : state.computed) observer->async_ends(queue, number, false);
@@ -241,17 +243,28 @@ void Mbarriers::check_end() const {
   }
 }
 
-std::string Mbarriers::missing_text(const void* barrier) const {
-  const State& state = states_.at(barrier);
-  std::string text = fmt::format(": its phase {}, counted from 0,", state.phases);
+std::string Mbarriers::missing_text(const LabThread& thread) const {
+  const State& state = states_.at(thread.barrier);
+  const std::string name = observer != nullptr ? observer->barrier_name(thread.barrier) : "";
+  std::string text =
+      fmt::format("at {}, {} (initialised at {}), for the end of its {}",
+                  name.empty() ? "an mbarrier" : "the mbarrier " + name, text_of(thread.location),
+                  text_of(state.made),
+                  state.phases == 0 ? "first phase" : fmt::format("phase {}", state.phases));
   if (state.missing > 0) {
-    text += fmt::format(" waits for {} of {} arrivals", state.missing, state.arrivals);
+    text += fmt::format(": {} of {} arrivals have come, {} missing", state.arrivals - state.missing,
+                        state.arrivals, state.missing);
   }
-  if (state.bytes > 0) {
-    text += fmt::format("{} waits for {} bytes more than copies bring",
-                        state.missing > 0 ? " and" : "", state.bytes);
+  if (state.bytes > 0) text += fmt::format(", which lacks {} bytes of copies", state.bytes);
+  const auto place = static_cast<std::size_t>(thread.place);
+  if (place < state.waited.size() ? state.waited[place] < state.phases
+                                  : observer != nullptr && state.phases > 0) {
+    text += fmt::format(
+        "; phase {} has ended, and these threads have not waited for it: {} (tile "
+        "i of a ring of S stages: i / S % 2)",
+        state.phases - 1, kParity);
   }
-  return text + fmt::format(" (initialised at {})", text_of(state.made));
+  return text;
 }
 
 }  // namespace fa::lab

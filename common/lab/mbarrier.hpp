@@ -49,8 +49,10 @@ class Mbarriers {
               const SourceLocation& location);
   /// What is left when a block ends is a finding.
   void check_end() const;
-  /// What the present phase of a barrier still waits for.
-  std::string missing_text(const void* barrier) const;
+  /// Where a thread waits, and what is missing.
+  std::string missing_text(const LabThread& thread) const;
+  /// How that asks for a wrong parity.
+  static constexpr const char* kParity = "is the parity right?";
   /// Whether there is one.
   bool any() const { return !states_.empty(); }
   /// Forgets all.
@@ -66,6 +68,7 @@ class Mbarriers {
     std::uint32_t seen = 0;    // of these, up to the last one that a thread has waited for
     // When each thread last arrived: that phase, counted from 1. Only with an observer.
     std::vector<std::uint32_t> arrived;
+    std::vector<std::uint32_t> waited;  // the same of its waits
     // Copies that report to it and have not landed, each with its phase.
     std::vector<std::pair<std::uint32_t, BulkCopy>> copies;
     // The same of matmuls, and the last ones that have been computed of each queue.

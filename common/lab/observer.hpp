@@ -109,6 +109,8 @@ class Observer {
                            bool same_line, int ended) = 0;
   /// An mbarrier is initialised.
   virtual void barrier_made(const void* barrier, const SourceLocation& location) = 0;
+  /// The name of an mbarrier, as "full[1]"; empty where none is known.
+  virtual std::string barrier_name(const void* barrier) = 0;
   /// fence_barrier_init()
   virtual void barriers_fenced() = 0;
   /// An mbarrier is arrived at, waited for, or used by a copy that begins.

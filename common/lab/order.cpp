@@ -97,6 +97,7 @@ void Order::block_begins() {
   clocks_.assign(threads_, {});
   fences_.assign(threads_, {});
   all_ = {};
+  first_uses_.clear();
   agents_.clear();
   barriers_.clear();
   at_fence_.clear();

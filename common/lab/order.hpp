@@ -86,6 +86,7 @@ struct OrderOfBlock {
   std::uint32_t block_ = 1;                         // number of thread 0
   std::uint32_t interval_ = 1;                      // it is in
   std::vector<std::uint32_t> times_;                // of each thread
+  std::vector<std::uint32_t> first_uses_;           // of each line: the interval; 0: none yet
   std::vector<VectorClock> clocks_;                 // of each thread
   VectorClock all_;                                 // joined into each of them
   std::vector<std::vector<std::uint32_t>> fences_;  // of each thread
@@ -223,6 +224,16 @@ class Order : private OrderOfBlock {
     const std::size_t index = index_of(before.thread - block_);
     return all_.at(index) >= before.time ||
            (found != barriers_.end() && found->second.coming.at(index) >= before.time);
+  }
+  /// Notes that a thread of this block executes a line.
+  void uses_line(std::uint32_t site) {
+    if (first_uses_.size() <= site) first_uses_.resize(site + 1);
+    if (first_uses_[site] == 0) first_uses_[site] = interval_;
+  }
+  /// How many __syncthreads() were between the first time that this block executed a line and the
+  /// first time that it executed another one; negative where the other one came first.
+  int barriers_between(std::uint32_t site, std::uint32_t other) const {
+    return static_cast<int>(first_uses_[other] - first_uses_[site]);
   }
   /// Whether any lane of a thread's warp is.
   bool warp_ordered_after(std::uint32_t thread, std::uint32_t other, std::uint32_t time) const;

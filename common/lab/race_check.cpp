@@ -32,6 +32,30 @@ void RaceCheck::report_outside(const NearMemory& near, std::size_t size, bool wr
 
 // ---------------------------------------------------------------- threads
 
+// What orders two accesses of different warps of a block.
+std::string RaceCheck::advice_in_block(const Access& before, const Access& now) const {
+  // A kernel with roles cannot meet at __syncthreads().
+  if (this_thread().block->mbarriers().any()) {
+    return "the thread at @2 must arrive at an mbarrier after that line (or one lane for its warp, "
+           "after a __syncwarp()), and the thread at @1 wait for that phase before that line; an "
+           "earlier arrival or a wait with the wrong parity orders nothing";
+  }
+  if (w_.cluster > 1) {
+    return "a __syncthreads() is missing between the two lines; or, if there is one, after the "
+           "last use, at the end of the loop's body (or of the function)";
+  }
+  const int between = w_.order.barriers_between(before.site, now.site);
+  if (between == 0) {
+    return "no __syncthreads() comes between the two: put one between the two lines (of one line "
+           "in a loop: at the end of the body), where all threads of the block reach it";
+  }
+  return fmt::format(
+      "the __syncthreads() between the two lines does not order them, since thread "
+      "{} is an iteration (or a call) ahead: put another one after the last use of "
+      "the old values, at the end of the loop's body (or of the function)",
+      w_.order.in_block(between > 0 ? before.thread : now.thread));
+}
+
 // What probably orders two accesses of threads. `distance`: see Findings::add().
 void RaceCheck::report_race(const Access& before, bool before_writes, const Use& use) {
   const Order& order = w_.order;
@@ -74,8 +98,9 @@ void RaceCheck::report_race(const Access& before, bool before_writes, const Use&
   } else if (order.rank_of(before.thread) != order.rank_of(now.thread)) {
     distance = 2;
     missing =
-        "the two are in different blocks of the cluster: a cluster_arrive() and cluster_wait(), or "
-        "an mbarrier where the one arrives and the other waits, is probably missing";
+        "the two are in different blocks of the cluster, and a __syncthreads() is for one block "
+        "only: a cluster_arrive() and cluster_wait() is missing between the last write and the "
+        "first read, or an mbarrier where the one arrives and the other waits";
   } else if (now.site == before.site) {
     missing =
         "both are at this line: each thread needs an element of its own, or only one of them may "
@@ -83,23 +108,17 @@ void RaceCheck::report_race(const Access& before, bool before_writes, const Use&
   } else if (Order::in_cluster(before.thread) / kWarpSize ==
              Order::in_cluster(now.thread) / kWarpSize) {
     missing =
-        "both are in one warp: a __syncwarp() or a __syncthreads() is probably missing between the "
-        "two accesses, or within a line that reads and writes (a shuffle orders no memory)";
+        "the lanes of a warp do not run in step: a __syncwarp() is missing between the write and "
+        "the read (a shuffle orders no memory), and where a line reads what another lane writes "
+        "there, part it: float v = s[u]; __syncwarp(); s[t] += v; __syncwarp();";
   } else {
     distance = 1;
-    // A kernel with roles cannot meet at __syncthreads().
-    missing =
-        this_thread().block->mbarriers().any()
-            ? "the other line's thread must arrive at an mbarrier after that line (or one lane for "
-              "its warp, after a __syncwarp()), and this thread wait for that phase before this "
-              "line; an earlier arrival or a wait with the wrong parity orders nothing"
-            : "a __syncthreads() is probably missing between the two accesses; if one stands "
-              "between the two lines, the other access is of another iteration (or call): then one "
-              "is missing at its end, and no thread may skip it by continue";
+    missing = advice_in_block(before, now);
   }
-  const std::string message = fmt::format(
-      "{} {} what {} {}, in {}, {}; {}", w_.name_of(now.thread), use.write ? "writes" : "reads",
-      w_.name_of(before), before_writes ? "has written" : "has read", use.name(), with, missing);
+  const std::string message =
+      fmt::format("{} at @1 {} what {} at @2 {}, in {}, {}; {}", w_.name_of(now.thread),
+                  use.write ? "writes" : "reads", w_.name_of(before),
+                  before_writes ? "has written" : "has read", use.name(), with, missing);
   // One store by several threads; two lines may well agree by chance.
   const bool one_store = use.write && before_writes && now.site == before.site;
   if (kind != "race" || !one_store || now.atomic || before.atomic) {
@@ -113,7 +132,7 @@ void RaceCheck::report_race(const Access& before, bool before_writes, const Use&
             before.site,
             distance,
             message,
-            fmt::format("{} writes what {} has written, in {}, and nothing orders the two; both "
+            fmt::format("{} writes what {} has written, in {}, and nothing orders them; both "
                         "write the same value, so the result is defined, but one of them is enough",
                         w_.name_of(now.thread), w_.name_of(before), use.name()),
             known ? std::vector<std::uintptr_t>{} : call_stack(),
@@ -147,28 +166,32 @@ void RaceCheck::settle_store() {
 }
 
 void RaceCheck::report_cp_async(const Cell& cell, const Use& use) {
-  const std::uint32_t thread = use.now.thread, copies = cell.write.thread;
-  const char* const does = use.write ? "writes" : "reads";
+  const Access& copy = cell.write;
+  const bool own = copy.thread == use.now.thread;
+  const bool is_next = !w_.order.passed_barrier(copy) && w_.cluster == 1 &&
+                       w_.order.barriers_between(copy.site, use.now.site) > 0;
   w_.findings.add(
-      "copy", use.now.site, cell.write.site,
-      copies == thread
-          ? fmt::format("{} {} {} while its cp.async of the other line is in flight; a "
-                        "cp_async_wait is probably missing before this line, or leaves it pending",
-                        w_.name_of(thread), does, use.name())
-          : fmt::format(
-                "{} {} {} while the cp.async of the other line, by {}, is in flight; a "
-                "cp_async_wait in that thread that does not leave it pending, and then a barrier, "
-                "are probably missing before this line; in a loop, a barrier before the next copy",
-                w_.name_of(thread), does, use.name(), w_.name_of(copies)));
+      "copy", use.now.site, copy.site,
+      fmt::format(
+          "{} {} {} while the cp.async that {} has begun at @2 is in flight; {}",
+          w_.name_of(use.now.thread), use.write ? "writes" : "reads", use.name(),
+          own ? "it" : w_.name_of(copy.thread),
+          own ? "a cp_async_wait is missing before @1, or leaves it pending"
+          : is_next
+              ? "that copy is of the next iteration (or call): a __syncthreads() is missing after "
+                "the last use of the old values, before the copy begins"
+              : "each thread must wait for its own copies, by cp_async_wait<0>() (or with the "
+                "number of groups begun later instead of 0), before all meet at a "
+                "__syncthreads(): after a barrier alone a copy may still be in flight"));
 }
 
 // A thread or wgmma uses what a bulk copy fills.
 void RaceCheck::report_early(const Access& copy, const std::string& reader, bool write,
                              std::uint32_t site, const std::string& memory) {
   w_.findings.add("copy", site, copy.site,
-                  fmt::format("{} {} {}, which the copy of the other line fills; its mbarrier was "
-                              "not waited for before this line, or with the parity of a phase that "
-                              "had ended before",
+                  fmt::format("{} {} {}, which the copy begun at @2 fills; its mbarrier was not "
+                              "waited for before @1, or with the parity of a phase that had ended "
+                              "before",
                               reader, write ? "writes" : "reads", memory));
 }
 
@@ -180,12 +203,14 @@ bool RaceCheck::report_before(const Cell& cell, const Use& use) {
     return true;
   }
   if ((!use.write || now.needs_value) && !cell.written) {
-    w_.findings.add(
-        "unwritten", now.site, 0,
-        fmt::format("{} {} {}, which no thread has written{}; it must be set first, and "
-                    "a barrier must follow where other threads use it",
-                    w_.name_of(now.thread), use.write ? "changes" : "reads", use.name(),
-                    use.region.memory == Memory::kGlobal ? "" : " in this block"));
+    const bool global = use.region.memory == Memory::kGlobal;
+    w_.findings.add("unwritten", now.site, 0,
+                    fmt::format("{} {} {}, which no thread has written{}", w_.name_of(now.thread),
+                                use.write ? "changes" : "reads", use.name(),
+                                global ? "; cudaMalloc() sets nothing to 0: write it first, by a "
+                                         "kernel, a copy or cudaMemset()"
+                                       : " in this block; shared memory does not begin with 0: let "
+                                         "a thread set it, then __syncthreads(), then use it"));
     return true;
   }
   const auto conflicts = [&](const Access& before, bool both_write) {
@@ -217,6 +242,7 @@ bool RaceCheck::report_before(const Cell& cell, const Use& use) {
 
 void RaceCheck::access(Region& region, const std::byte* address, std::size_t size, bool write,
                        const Access& now) {
+  w_.order.uses_line(now.site);
   bool reported =
       write && !region.async_reads.empty() && report_async_reads(region, address, size, now, "");
   const Use use{now, write, region, address - region.begin, size};
@@ -300,14 +326,13 @@ void RaceCheck::copy_begins(Region& region, const std::byte* address, std::size_
       const bool writes = before == &cell.write || before == &cell.atomic_write;
       w_.findings.add(
           "race", copy.site, before->site,
-          fmt::format("a copy begun by {} overwrites {}, which {}, and nothing orders "
-                      "the two; all that use the old contents must arrive at a barrier after "
-                      "their last use, and this thread must wait at it before the copy",
-                      w_.name_of(now.thread), region.name(offset),
-                      Order::is_agent(before->thread)
-                          ? "the copy of the other line fills"
-                          : fmt::format("{} {}", w_.name_of(before->thread),
-                                        writes ? "has written" : "has read")),
+          fmt::format(
+              "a copy begun by {} may overwrite {} before {} at @2 {} it; all that use the "
+              "old contents must arrive at a barrier after their last use, and this thread "
+              "must wait at it before the copy",
+              w_.name_of(now.thread), region.name(offset),
+              Order::is_agent(before->thread) ? "the copy begun" : w_.name_of(before->thread),
+              writes ? "writes" : "reads"),
           1);
     }
     cell = {};
@@ -332,8 +357,8 @@ bool RaceCheck::report_async_read(const Cell& cell, const AsyncRead& read, const
   const auto memory = [&] { return region.name(offset); };
   if (cell.in_flight) {
     w_.findings.add("copy", read.site, cell.write.site,
-                    fmt::format("{} reads {} while the cp.async of the other line is in flight; a "
-                                "cp_async_wait is probably missing before this line",
+                    fmt::format("{} reads {} while the cp.async begun at @2 is in flight; a "
+                                "cp_async_wait is missing before @1",
                                 w_.name_of(read.use), memory()));
     return true;
   }
@@ -355,7 +380,7 @@ bool RaceCheck::report_async_read(const Cell& cell, const AsyncRead& read, const
         !ordered_after(before->thread, before->time)) {
       w_.findings.add(
           "race", read.site, before->site,
-          fmt::format("{} reads what {} has written, in {}, and nothing orders the two; "
+          fmt::format("{} reads what {} at @2 has written, in {}, and nothing orders the two; "
                       "a barrier is probably missing between the two accesses; in a loop it may "
                       "be missing at the end of an iteration, after bulk_wait_read() or "
                       "wgmma_wait(), which wait only for operations of their own thread",
@@ -367,9 +392,9 @@ bool RaceCheck::report_async_read(const Cell& cell, const AsyncRead& read, const
     if (!by_copy && (proxy == 0 || (!own && !ordered_after(before->thread, proxy)))) {
       w_.findings.add(
           "proxy", read.site, before->site,
-          fmt::format("{} may not see what {} has written, in {}: fence_async_proxy() is "
-                      "missing after the other line, in each thread that writes, before the "
-                      "barrier",
+          fmt::format("{} may not see what {} at @2 has written, in {}; a barrier alone does not "
+                      "show it what threads store: fence_async_proxy() is missing after @2, in "
+                      "each thread that writes, before the barrier",
                       reader(), w_.name_of(before->thread), memory()));
       return true;
     }

@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <set>
 #include <string>
 
 #include <fmt/format.h>
@@ -52,7 +53,15 @@ std::string Report::findings_text() const {
   std::string text = findings.empty() ? "Nothing wrong was seen.\n"
                                       : fmt::format("{} finding{}:\n", findings.size(),
                                                     findings.size() == 1 ? "" : "s");
-  for (const Finding& finding : findings) {
+  std::set<std::string> told;  // advice
+  for (Finding finding : findings) {
+    const std::size_t end = std::min(finding.message.find("; "), finding.message.size());
+    std::string advice = finding.message.substr(end);
+    std::replace_if(
+        advice.begin(), advice.end(), [](char c) { return c >= '0' && c <= '9'; }, '0');
+    if (!advice.empty() && !told.insert(finding.kind + advice).second) {
+      finding.message.replace(end, std::string::npos, "; probably of the same cause as above");
+    }
     text += fmt::format("\n{}: {}", finding.kind, finding.where);
     if (!finding.caller.empty()) {
       text += fmt::format("\n  called from {}", finding.caller);

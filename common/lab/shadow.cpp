@@ -60,12 +60,35 @@ const KernelSymbols& kernel_symbols() {
 
 }  // namespace
 
-// Where a static array begins is not known.
+namespace {
+// The variable with an offset in it, of shared memory; null where none is known.
+const Variables::value_type* variable_at(const Region& region, std::ptrdiff_t offset) {
+  const bool is_static = region.memory == Memory::kStaticShared;
+  const Variables& all = is_static ? region.variables : placed_variables;
+  const auto after = all.upper_bound(offset);
+  if (region.memory == Memory::kGlobal || after == all.begin()) return nullptr;
+  const auto& found = *std::prev(after);
+  return offset < found.first + static_cast<std::ptrdiff_t>(found.second.first) ? &found : nullptr;
+}
+}  // namespace
+
+std::string Region::barrier_name(std::ptrdiff_t offset) const {
+  constexpr std::size_t bytes = 8, most = 64 * bytes;  // of an array of them; more is a struct
+  const auto* const found = variable_at(*this, offset);
+  if (found == nullptr) return "";
+  const auto& [all, name] = found->second;
+  const auto at = static_cast<std::size_t>(offset - found->first);
+  if (all > most) return fmt::format("in byte {} of {}", at, name);
+  return all == bytes ? name : fmt::format("{}[{}]", name, at / bytes);
+}
+
 std::string Region::name(std::ptrdiff_t offset) const {
   const auto in_dynamic = offset - static_cast<std::ptrdiff_t>(placed_shared);
   const bool dynamic = memory == Memory::kDynamicShared;
   if (memory == Memory::kStaticShared || (dynamic && offset >= 0 && in_dynamic < 0)) {
-    return "a __shared__ variable or array";
+    const auto* const found = variable_at(*this, offset);
+    return found == nullptr ? "a __shared__ variable or array"
+                            : fmt::format("the __shared__ variable {}", found->second.second);
   }
   if (dynamic) return fmt::format("byte {} of the dynamic shared memory", in_dynamic);
   if (!variable.empty()) return fmt::format("byte {} of the variable {}", offset, variable);
@@ -86,10 +109,10 @@ void ShadowMemory::follow_thread() {
   const Program program = Program::running();
   if (program.thread_locals == statics.begin) return;
   statics.set(program.thread_locals, program.thread_local_bytes);
-  static_arrays_.clear();
-  auto* const thread_locals = static_cast<std::byte*>(const_cast<void*>(program.thread_locals));
+  statics.variables.clear();
   for (const Symbol& symbol : kernel_symbols().statics) {
-    static_arrays_.push_back({thread_locals + (symbol.begin - program.load_address), symbol.size});
+    statics.variables[static_cast<std::ptrdiff_t>(symbol.begin - program.load_address)] = {
+        symbol.size, name_of(symbol.name)};
   }
 }
 
@@ -102,17 +125,18 @@ void ShadowMemory::exchange(OfBlock& other) {
   statics.async_reads.swap(other.async_reads);
   dynamics.swap(other.dynamics);
   std::size_t bytes = 0;
-  for (const Piece& piece : static_arrays_) bytes += piece.size;
+  for (const auto& [begin, variable] : statics.variables) bytes += variable.first;
   const bool begins = other.statics.empty();
   other.statics.resize(bytes);
   std::byte* kept = other.statics.data();
-  for (const Piece& piece : static_arrays_) {
+  for (const auto& [begin, variable] : statics.variables) {
+    std::byte* const first = const_cast<std::byte*>(statics.begin) + begin;
     if (begins) {
-      std::copy_n(piece.begin, piece.size, kept);
+      std::copy_n(first, variable.first, kept);
     } else {
-      std::swap_ranges(piece.begin, piece.begin + piece.size, kept);
+      std::swap_ranges(first, first + variable.first, kept);
     }
-    kept += piece.size;
+    kept += variable.first;
   }
 }
 

@@ -11,6 +11,7 @@
 #include <utility>
 #include <vector>
 
+#include "common/lab/address_space.hpp"
 #include "common/lab/order.hpp"
 #include "common/lab/program.hpp"
 #include "common/lab/traffic.hpp"
@@ -76,6 +77,7 @@ struct Region {
   std::vector<Page> pages;                          ///< all of them
   std::vector<std::vector<AsyncRead>> async_reads;  ///< of each grain; or none
   std::string variable;                             ///< its name, where it is one
+  Variables variables;                              ///< in static memory
 
   /// Starts over with memory that was never written.
   void set(const void* start, std::size_t bytes) {
@@ -117,6 +119,8 @@ struct Region {
   }
   /// "byte 12 of a buffer of 400 bytes in global memory".
   std::string name(std::ptrdiff_t offset) const;
+  /// Of an mbarrier there: "full[1]"; empty where no name is known.
+  std::string barrier_name(std::ptrdiff_t offset) const;
 };
 
 /// All memory of a watch.
@@ -199,11 +203,6 @@ class ShadowMemory {
     return all[reinterpret_cast<std::uintptr_t>(address) / unit % all.size()];
   }
 
-  struct Piece {
-    std::byte* begin;
-    std::size_t size;
-  };
-  std::vector<Piece> static_arrays_;
   std::uintptr_t first_variable_ = 0, end_of_variables_ = 0;  // of the program
   // Those that kernels have used.
   std::map<std::uintptr_t, Region> used_variables_;

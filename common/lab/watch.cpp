@@ -244,16 +244,23 @@ struct Watch::State : Observer {
     if (same_line && ended == 0) return;
     findings.add(
         "barrier", sites.id(first), same_line ? 0 : sites.id(second),
-        (same_line ? fmt::format("{} threads of the block have ended and do not reach this "
-                                 "__syncthreads()",
-                                 ended)
-                   : "threads of one block meet at two different __syncthreads()") +
-            ": a branch, continue or return lets some threads skip one; guard the work, "
-            "not the barrier, so that all threads reach it equally often; if all should "
-            "take the same branch, a race on the value that decides it may be the cause");
+        (same_line
+             ? fmt::format("{} threads of the block have run to the end of the kernel and skip "
+                           "this __syncthreads(), which CUDA does not allow (a GPU since Volta "
+                           "waits for the others only)",
+                           ended)
+             : "threads of one block meet at two different __syncthreads(); if all should take the "
+               "same branch, a race on the value that decides it may be the cause") +
+            "; it stands in a branch, or behind a continue or return, that not all threads take: "
+            "guard the work, not the barrier");
   }
   void barrier_made(const void* barrier, const SourceLocation& location) override {
     mbarrier_check.made(barrier, sites.id(location));
+  }
+  std::string barrier_name(const void* barrier) override {
+    const auto* const address = static_cast<const std::byte*>(barrier);
+    const Region* const region = memory.shared(address);
+    return region == nullptr ? "" : region->barrier_name(address - region->begin);
   }
   void barriers_fenced() override { mbarrier_check.fenced(); }
   void barrier_used(const void* barrier, bool by_copy, const SourceLocation& location) override {
@@ -359,8 +366,8 @@ struct Watch::State : Observer {
     findings.add(
         "host memory", site, 0,
         fmt::format("{} {} {} bytes of {}, which a kernel cannot reach: allocate memory of "
-                    "the device with cudaMalloc(), copy to it with cudaMemcpy(), and pass "
-                    "that pointer; or use cudaMallocManaged()",
+                    "the device with cudaMalloc(), copy to it with cudaMemcpy(), pass that "
+                    "pointer, and copy the results back; or use cudaMallocManaged()",
                     watched.name_of(this_thread()), write ? "writes" : "reads", size, what));
     if (Fiber::running() != nullptr) leave_kernel(kUsedHostMemory);
   }

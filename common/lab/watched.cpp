@@ -54,14 +54,34 @@ std::vector<std::uintptr_t> Findings::codes() const {
   return result;
 }
 
+namespace {
+// With a line for each "@1" and "@2": the file is said only where it is another one.
+std::string with_lines(std::string message, const std::string& at, const std::string& other) {
+  for (const auto& [mark, place] : {std::pair{"@1", &at}, {"@2", &other}}) {
+    const std::size_t file = place->rfind(':');
+    const bool same =
+        file != std::string::npos && at.compare(0, file + 1, *place, 0, file + 1) == 0;
+    const std::string line = same ? "line " + place->substr(file + 1) : *place;
+    for (std::size_t i = 0; (i = message.find(mark, i)) != std::string::npos;) {
+      message.replace(i, 2, line);
+    }
+  }
+  return message;
+}
+}  // namespace
+
 std::vector<Finding> Findings::report(const Sites& sites, const SourceLines& lines) const {
   std::vector<Finding> findings;
   std::vector<int> distances;
   for (const Found& found : found_) {
     const std::string at = sites.line(found.site);
-    const Finding finding{
-        found.kind,    at,         caller_of(lines, found.stack, at), sites.line(found.other),
-        found.message, found.count};
+    const std::string behind = sites.line(found.other);
+    const Finding finding{found.kind,
+                          at,
+                          caller_of(lines, found.stack, at),
+                          behind,
+                          with_lines(found.message, at, behind),
+                          found.count};
     const auto same = std::find_if(findings.begin(), findings.end(), [&](const Finding& other) {
       return other.kind == finding.kind &&
              ((other.where == finding.where && other.other == finding.other) ||

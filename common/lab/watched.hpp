@@ -22,6 +22,7 @@ class Findings {
  public:
   /// Notes a finding. Of several at the same lines the one over the largest distance is reported:
   /// what fixes it fixes the others as well.
+  /// In the message @1 and @2 stand for the two lines.
   /// `other` is the other line, 0: none; `distance` that of two threads: 0 in a warp, 1 in a block,
   /// 2 beyond. `stack` is the call stack where it was found; that of now where none is given.
   void add(const std::string& kind, std::uint32_t site, std::uint32_t other,

@@ -232,7 +232,7 @@ inline std::vector<BrokenHopperKernel> broken_copies() {
            "for the parity -1"},
           {{"too_many_bytes", "A barrier expects more bytes than arrive.", "deadlock",
             "one tile: waits", "", hopper(one_tile, OneTile::kTooMany, 128)},
-           "waits for 8192 bytes more than copies bring"},
+           "lacks 8192 bytes of copies"},
           {{"too_few_bytes", "A barrier expects too few bytes.", "copy", "one tile: begun",
             "one tile: the barrier", hopper(one_tile, OneTile::kTooFew, 128)}},
           {{"no_barrier_fence", "Copies do not see the barrier yet.", "barrier", "one tile: begun",

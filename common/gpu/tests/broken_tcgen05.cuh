@@ -173,7 +173,7 @@ inline std::vector<BrokenHopperKernel> broken_tcgen05() {
       {T::kCommitOfOther, "commit_of_other", "Another thread commits.", "commits", "",
        "has issued no tcgen05_mma()"},
       {T::kWrongCount, "wrong_count", "The barrier waits for a second arrival.", "waits", "",
-       "waits for 1 of 2 arrivals", "deadlock"},
+       "1 of 2 arrivals have come", "deadlock"},
       {T::kNoWait, "no_wait_for_commit", "Sums are loaded before the matmul has ended.", "loads",
        "multiplies", "a wait for that mbarrier"},
       {T::kNeverWaited, "never_waited", "A block ends before its matmul.", "multiplies", "",

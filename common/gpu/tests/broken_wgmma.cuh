@@ -252,7 +252,7 @@ inline std::vector<BrokenHopperKernel> broken_wgmma() {
             "pipeline: wgmma", hopper(pipeline, Pipe::kFreedByOne, 160)}},
           {{"too_many_frees", "A barrier waits for one warp too many.", "deadlock",
             "pipeline: waits for empty", "", hopper(pipeline, Pipe::kTooManyFrees, 160)},
-           "waits for 1 of 5 arrivals"},
+           "4 of 5 arrivals have come"},
           {{"wrong_named_barrier", "Two warpgroups wait at different barriers.", "deadlock",
             "named waits", "", hopper(wrong_named_barrier, true, 256)},
            "with 128 of 256 threads there"},

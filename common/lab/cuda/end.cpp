@@ -40,7 +40,8 @@ std::string in_ptx(std::string text) {
   static constexpr std::pair<const char*, const char*> kNames[] = {
       {"fence_barrier_init()", "fence.mbarrier_init"},
       {"fence_async_proxy_global()", "fence.proxy.async.global"},
-      {"fence_async_proxy()", "fence.proxy.async"},
+      {"fence_async_proxy()",
+       "fence.proxy.async.shared::cta (ptx::fence_proxy_async(ptx::space_shared))"},
       {"wgmma_fence()", "wgmma.fence"},
       {"wgmma_commit()", "wgmma.commit_group"},
       {"wgmma_wait()", "wgmma.wait_group"},
@@ -54,6 +55,7 @@ std::string in_ptx(std::string text) {
        "a cluster.sync() (barrier.cluster.arrive and .wait)"},
       {"cluster_arrive()", "barrier.cluster.arrive"},
       {"cluster_wait()", "barrier.cluster.wait"},
+      {"cp_async_wait<0>()", "__pipeline_wait_prior(0) or cp.async.wait_group 0"},
       {"cp_async_wait", "cp.async.wait_group or __pipeline_wait_prior()"},
       {"after init()", "after mbarrier.init"},
       {"grid_dependency_wait()", "cudaGridDependencySynchronize()"},

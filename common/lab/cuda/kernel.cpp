@@ -206,6 +206,11 @@ std::size_t place_shared(std::size_t bytes, std::size_t alignment) {
   lab::placed_shared = (end + whole - 1) / whole * whole;
   return begin;
 }
+void name_shared(const volatile void* variable, std::size_t bytes, const char* name) {
+  const auto* const begin = static_cast<const std::byte*>(const_cast<const void*>(variable));
+  const auto* const shared = static_cast<const std::byte*>(lab::dynamic_shared());
+  lab::placed_variables.try_emplace(begin - shared, bytes, name);
+}
 void* shared_at(std::size_t offset) {
   return static_cast<std::byte*>(lab::dynamic_shared()) + offset;
 }

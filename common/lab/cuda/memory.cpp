@@ -367,8 +367,9 @@ extern "C" void __ubsan_handle_out_of_bounds(const OutOfBounds* at, std::uintptr
   lab::observer->finds(
       "out of bounds", {at->file, static_cast<int>(at->line)}, {},
       fmt::format("thread {} (warp {}, lane {}) of block ({}, {}, {}) uses index {}of an array of "
-                  "type {}; its last index is one less than its size: another variable lies there",
+                  "type {}, whose last index is {}: other memory lies there",
                   thread.number, thread.number / lab::kWarpSize, thread.lane, thread.block_index.x,
                   thread.block_index.y, thread.block_index.z, index_text(*at->index, index),
-                  quoted.substr(1, quoted.size() - 2)));
+                  quoted.substr(1, quoted.size() - 2),
+                  std::stoll(quoted.substr(quoted.find('[') + 1)) - 1));
 }

@@ -413,7 +413,10 @@ class Source:
         self.count += 1
         kind = f"lab_shared_{self.count}"
         const = "volatile " if "volatile" in (self.text(i) for i in range(first, end)) else ""
-        each = "".join(f" auto& {name} = {kind}_here.{name};" for name in names)
+        each = "".join(
+            f' auto& {name} = ::lab_cuda::named_shared({kind}_here.{name}, "{name}");'
+            for name in names
+        )
         here = f"::lab_cuda::Placed<{kind}>::here()"
         self.replace(first, end + 1, f"struct {kind} {{ {const}{' '.join(words)}; }}; "
                      f"{kind}& {kind}_here = {here};{each} {MOST_STATIC.format(kind)}")  # fmt: skip

@@ -185,6 +185,7 @@ std::size_t dynamic_shared_bytes();
 /// copies of tensors; where it begins.
 std::size_t place_shared(std::size_t bytes, std::size_t alignment);
 void* shared_at(std::size_t offset);
+void name_shared(const volatile void* variable, std::size_t bytes, const char* name);
 unsigned shared_address(const void* pointer);
 void* shared_pointer(unsigned long long address);
 bool is_shared(const void* pointer);

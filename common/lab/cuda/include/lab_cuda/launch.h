@@ -91,6 +91,12 @@ struct Placed {
 };
 template <class T>
 const std::size_t Placed<T>::offset = place_shared(sizeof(T), alignof(T));
+/// One of these, with its name for findings.
+template <class T>
+LAB_CUDA_FUNCTION T& named_shared(T& variable, const char* name) {
+  name_shared(&variable, sizeof variable, name);
+  return variable;
+}
 
 /// From now on each launch first asks the kernel for its __cluster_dims__. @return true
 bool kernels_have_clusters();
