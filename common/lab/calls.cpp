@@ -382,6 +382,28 @@ void wait_stores(int pending, bool arrived) {
 
 // ---------------------------------------------------------------- wgmma
 
+namespace {
+
+// Calls work(what each lane has brought) once, when all lanes of a warp have come.
+template <class Bytes, class Work>
+void with_whole_warp(const Bytes& own, const SourceLocation& location, Work work) {
+  LabThread& thread = this_thread();
+  thread.block->exchange(
+      thread, kWholeWarp, &own, sizeof own, location, false, [&](const Deposits& deposits) {
+        if (deposits.lanes != kWholeWarp) return missing_lanes(deposits.lanes, location);
+        std::array<Bytes, kWarpSize> lanes;
+        for (std::size_t i = 0; i < kWarpSize; ++i) {
+          std::memcpy(&lanes[i], &deposits.bytes[i * kDepositSize], sizeof lanes[i]);
+        }
+        work(lanes);
+      });
+}
+TensorMemory& tensor_memory() {
+  return this_thread().block->tensor(this_thread());
+}
+
+}  // namespace
+
 void fence_registers(void* registers) {
   auto& lent = this_thread().lent;
   if (std::find(lent.begin(), lent.end(), registers) == lent.end()) lent.push_back(registers);
@@ -407,15 +429,9 @@ void begin_wgmma(const WgmmaShape& shape, const WgmmaLane& lane, const SourceLoc
         "other instructions may have written them, and the wgmma() may begin before these writes "
         "are complete");
   }
-  block.exchange(thread, kWholeWarp, &lane, sizeof lane, location, false,
-                 [&](const Deposits& deposits) {
-                   if (deposits.lanes != kWholeWarp) return missing_lanes(deposits.lanes, location);
-                   std::array<WgmmaLane, kWarpSize> lanes;
-                   for (std::size_t i = 0; i < kWarpSize; ++i) {
-                     std::memcpy(&lanes[i], &deposits.bytes[i * kDepositSize], sizeof lanes[i]);
-                   }
-                   block.wgmma(thread).begin(block.wgmma_setting(thread), shape, lanes, location);
-                 });
+  with_whole_warp(lane, location, [&](const auto& lanes) {
+    block.wgmma(thread).begin(block.wgmma_setting(thread), shape, lanes, location);
+  });
 }
 void commit_wgmma() {
   LabThread& thread = this_thread();
@@ -437,29 +453,9 @@ void wait_wgmma(int pending) {
 
 // ---------------------------------------------------------------- tensor memory
 
-namespace {
-
-// Calls work(deposits) once, when all lanes of a warp have come.
-template <class Bytes, class Work>
-void with_whole_warp(const Bytes& own, const SourceLocation& location, Work work) {
-  LabThread& thread = this_thread();
-  thread.block->exchange(thread, kWholeWarp, &own, sizeof own, location, false,
-                         [&](const Deposits& deposits) {
-                           if (deposits.lanes != kWholeWarp) {
-                             return missing_lanes(deposits.lanes, location);
-                           }
-                           work(deposits);
-                         });
-}
-TensorMemory& tensor_memory() {
-  return this_thread().block->tensor(this_thread());
-}
-
-}  // namespace
-
 void allocate_tensor_memory(std::uint32_t* address, int columns, const SourceLocation& location) {
   calling_thread();
-  with_whole_warp(columns, location, [&](const Deposits&) {
+  with_whole_warp(columns, location, [&](const auto&) {
     const std::uint32_t first = tensor_memory().allocate(columns, location);
     note_access(address, sizeof first, true, location);
     *address = first;
@@ -468,12 +464,12 @@ void allocate_tensor_memory(std::uint32_t* address, int columns, const SourceLoc
 void free_tensor_memory(std::uint32_t address, int columns, const SourceLocation& location) {
   calling_thread();
   with_whole_warp(columns, location,
-                  [&](const Deposits&) { tensor_memory().free(address, columns, location); });
+                  [&](const auto&) { tensor_memory().free(address, columns, location); });
 }
 void relinquish_tensor_memory(const SourceLocation& location) {
   calling_thread();
   with_whole_warp(location.line, location,
-                  [&](const Deposits&) { tensor_memory().relinquish(location); });
+                  [&](const auto&) { tensor_memory().relinquish(location); });
 }
 void begin_tensor_matmul(const TensorMatmul& matmul, const SourceLocation& location) {
   tensor_memory().begin(matmul, location);
@@ -485,18 +481,14 @@ void commit_tensor_matmuls(void* barrier, const SourceLocation& location) {
 void move_tensor_memory(const TensorLane& lane, int columns, bool stores,
                         const SourceLocation& location) {
   calling_thread();
-  with_whole_warp(lane, location, [&](const Deposits& deposits) {
-    std::array<TensorLane, kWarpSize> lanes;
-    for (std::size_t i = 0; i < kWarpSize; ++i) {
-      std::memcpy(&lanes[i], &deposits.bytes[i * kDepositSize], sizeof lanes[i]);
-    }
+  with_whole_warp(lane, location, [&](const auto& lanes) {
     stores ? tensor_memory().store(lanes, columns, location)
            : tensor_memory().load(lanes, columns, location);
   });
 }
 void wait_tensor_memory(bool stores, const SourceLocation& location) {
   calling_thread();
-  with_whole_warp(stores, location, [&](const Deposits&) {
+  with_whole_warp(stores, location, [&](const auto&) {
     stores ? tensor_memory().wait_stores() : tensor_memory().wait_loads();
   });
 }

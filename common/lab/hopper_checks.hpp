@@ -15,11 +15,9 @@ namespace fa::lab {
 class MbarrierCheck {
  public:
   /// No mbarriers.
-  explicit MbarrierCheck(Watched& watched) : w_(watched) {}
+  explicit MbarrierCheck(Watched& watched) : w_(&watched) {}
   /// A block or cluster begins.
   void block_begins() { states_.clear(); }
-  /// Exchanges what is known of the running block for what another one knows of its own.
-  void exchange(MbarrierCheck& other) { states_.swap(other.states_); }
   /// The running thread initialises one.
   void made(const void* barrier, std::uint32_t site);
   /// It calls fence_barrier_init().
@@ -32,7 +30,7 @@ class MbarrierCheck {
     Access made;
     bool fenced = false;  // is visible to copies
   };
-  Watched& w_;
+  Watched* w_;
   std::unordered_map<const void*, State> states_;
 };
 
@@ -42,11 +40,9 @@ class MbarrierCheck {
 class PhaseCheck {
  public:
   /// No waits.
-  explicit PhaseCheck(Watched& watched) : w_(watched) {}
+  explicit PhaseCheck(Watched& watched) : w_(&watched) {}
   /// A block or cluster begins.
   void block_begins() { states_.clear(); }
-  /// Exchanges what is known of the running block for what another one knows of its own.
-  void exchange(PhaseCheck& other) { states_.swap(other.states_); }
   /// The running thread has seen the end of a phase.
   void seen(const void* barrier, std::uint32_t phase, std::uint32_t site);
   /// A phase ends with what the running thread does.
@@ -59,7 +55,7 @@ class PhaseCheck {
     std::vector<Access> seen;
   };
   void report(const Access& wait, std::uint32_t next);
-  Watched& w_;
+  Watched* w_;
   std::unordered_map<const void*, State> states_;
 };
 
@@ -67,11 +63,9 @@ class PhaseCheck {
 class RegisterCheck {
  public:
   /// No registers.
-  explicit RegisterCheck(Watched& watched) : w_(watched) {}
+  explicit RegisterCheck(Watched& watched) : w_(&watched) {}
   /// A block or cluster begins.
-  void block_begins() { lent_.assign(w_.threads, {}); }
-  /// Exchanges what is known of the running block for what another one knows of its own.
-  void exchange(RegisterCheck& other) { lent_.swap(other.lent_); }
+  void block_begins() { lent_.assign(w_->threads, {}); }
   /// See Observer::registers_lent().
   void lend(int thread, const void* address, std::size_t size, LentTo as, const void* agent,
             std::uint32_t when, std::uint32_t site);
@@ -93,7 +87,7 @@ class RegisterCheck {
     const void* agent;
     std::uint32_t when, site;
   };
-  Watched& w_;
+  Watched* w_;
   std::vector<std::vector<Lent>> lent_;  // of each thread
 };
 
@@ -101,16 +95,11 @@ class RegisterCheck {
 class PeerCheck {
  public:
   /// No uses.
-  explicit PeerCheck(Watched& watched) : w_(watched) {}
+  explicit PeerCheck(Watched& watched) : w_(&watched) {}
   /// A block or cluster begins.
   void block_begins() {
-    uses_.assign(w_.cluster, {});
-    exited_.assign(w_.cluster, false);
-  }
-  /// Exchanges what is known of the running block for what another one knows of its own.
-  void exchange(PeerCheck& other) {
-    uses_.swap(other.uses_);
-    exited_.swap(other.exited_);
+    uses_.assign(w_->cluster, {});
+    exited_.assign(w_->cluster, false);
   }
   /// The running thread, or an agent that it started, uses shared memory of the block of a rank.
   void uses(int rank, const Access& use);
@@ -119,7 +108,7 @@ class PeerCheck {
 
  private:
   void report(int rank, const Access& use);
-  Watched& w_;
+  Watched* w_;
   // The last use by each thread and agent, by block.
   std::vector<std::unordered_map<std::uint32_t, Access>> uses_;
   std::vector<bool> exited_;

@@ -230,11 +230,8 @@ class Order : private OrderOfBlock {
     if (first_uses_.size() <= site) first_uses_.resize(site + 1);
     if (first_uses_[site] == 0) first_uses_[site] = interval_;
   }
-  /// How many __syncthreads() were between the first time that this block executed a line and the
-  /// first time that it executed another one; negative where the other one came first.
-  int barriers_between(std::uint32_t site, std::uint32_t other) const {
-    return static_cast<int>(first_uses_[other] - first_uses_[site]);
-  }
+  /// The interval in which each line was first executed by this block; 0: not yet.
+  const std::vector<std::uint32_t>& first_uses() const { return first_uses_; }
   /// Whether any lane of a thread's warp is.
   bool warp_ordered_after(std::uint32_t thread, std::uint32_t other, std::uint32_t time) const;
   /// Whether a counter orders this block after an access in another block. Its copies by TMA may

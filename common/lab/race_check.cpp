@@ -33,7 +33,7 @@ void RaceCheck::report_outside(const NearMemory& near, std::size_t size, bool wr
 // ---------------------------------------------------------------- threads
 
 // What orders two accesses of different warps of a block.
-std::string RaceCheck::advice_in_block(const Access& before, const Access& now) const {
+std::string RaceCheck::advice_in_block() const {
   // A kernel with roles cannot meet at __syncthreads().
   if (this_thread().block->mbarriers().any()) {
     return "the thread at @2 must arrive at an mbarrier after that line (or one lane for its warp, "
@@ -44,16 +44,17 @@ std::string RaceCheck::advice_in_block(const Access& before, const Access& now) 
     return "a __syncthreads() is missing between the two lines; or, if there is one, after the "
            "last use, at the end of the loop's body (or of the function)";
   }
-  const int between = w_.order.barriers_between(before.site, now.site);
-  if (between == 0) {
-    return "no __syncthreads() comes between the two: put one between the two lines (of one line "
-           "in a loop: at the end of the body), where all threads of the block reach it";
-  }
+  const auto ahead = [](const char* mark) {
+    return fmt::format(
+        "the __syncthreads() between the two lines does not order them, since the thread at {} is "
+        "an iteration (or a call) ahead: put another one after the last use of the old values, at "
+        "the end of the loop's body (or of the function)",
+        mark);
+  };
   return fmt::format(
-      "the __syncthreads() between the two lines does not order them, since thread "
-      "{} is an iteration (or a call) ahead: put another one after the last use of "
-      "the old values, at the end of the loop's body (or of the function)",
-      w_.order.in_block(between > 0 ? before.thread : now.thread));
+      "@?no __syncthreads() comes between the two: put one between the two lines (of one line in a "
+      "loop: at the end of the body), where all threads of the block reach it@|{}@|{}@.",
+      ahead("@2"), ahead("@1"));
 }
 
 // What probably orders two accesses of threads. `distance`: see Findings::add().
@@ -113,7 +114,7 @@ void RaceCheck::report_race(const Access& before, bool before_writes, const Use&
         "there, part it: float v = s[u]; __syncwarp(); s[t] += v; __syncwarp();";
   } else {
     distance = 1;
-    missing = advice_in_block(before, now);
+    missing = advice_in_block();
   }
   const std::string message =
       fmt::format("{} at @1 {} what {} at @2 {}, in {}, {}; {}", w_.name_of(now.thread),
@@ -132,7 +133,7 @@ void RaceCheck::report_race(const Access& before, bool before_writes, const Use&
             before.site,
             distance,
             message,
-            fmt::format("{} writes what {} has written, in {}, and nothing orders them; both "
+            fmt::format("{} writes what {} has written, in {}, and nothing orders the two; both "
                         "write the same value, so the result is defined, but one of them is enough",
                         w_.name_of(now.thread), w_.name_of(before), use.name()),
             known ? std::vector<std::uintptr_t>{} : call_stack(),
@@ -168,21 +169,24 @@ void RaceCheck::settle_store() {
 void RaceCheck::report_cp_async(const Cell& cell, const Use& use) {
   const Access& copy = cell.write;
   const bool own = copy.thread == use.now.thread;
-  const bool is_next = !w_.order.passed_barrier(copy) && w_.cluster == 1 &&
-                       w_.order.barriers_between(copy.site, use.now.site) > 0;
+  const char* const wait =
+      "each thread must wait for its own copies, by cp_async_wait<0>() (or with the number of "
+      "groups begun later instead of 0), before all meet at a __syncthreads(): after a barrier "
+      "alone a copy may still be in flight";
+  std::string advice = "a cp_async_wait is missing before @1, or leaves it pending";
+  if (!own && (w_.order.passed_barrier(copy) || w_.cluster > 1)) {
+    advice = wait;
+  } else if (!own) {
+    advice = fmt::format(
+        "@?{0}@|that copy is of the next iteration (or call): a __syncthreads() is missing after "
+        "the last use of the old values, before the copy begins@|{0}@.",
+        wait);
+  }
   w_.findings.add(
       "copy", use.now.site, copy.site,
-      fmt::format(
-          "{} {} {} while the cp.async that {} has begun at @2 is in flight; {}",
-          w_.name_of(use.now.thread), use.write ? "writes" : "reads", use.name(),
-          own ? "it" : w_.name_of(copy.thread),
-          own ? "a cp_async_wait is missing before @1, or leaves it pending"
-          : is_next
-              ? "that copy is of the next iteration (or call): a __syncthreads() is missing after "
-                "the last use of the old values, before the copy begins"
-              : "each thread must wait for its own copies, by cp_async_wait<0>() (or with the "
-                "number of groups begun later instead of 0), before all meet at a "
-                "__syncthreads(): after a barrier alone a copy may still be in flight"));
+      fmt::format("{} {} {} while the cp.async that {} has begun at @2 is in flight; {}",
+                  w_.name_of(use.now.thread), use.write ? "writes" : "reads", use.name(),
+                  own ? "it" : w_.name_of(copy.thread), advice));
 }
 
 // A thread or wgmma uses what a bulk copy fills.

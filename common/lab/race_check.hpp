@@ -58,7 +58,7 @@ class RaceCheck {
     std::string name() const { return region.name(offset); }
   };
   bool report_before(const Cell& cell, const Use& use);
-  std::string advice_in_block(const Access& before, const Access& now) const;
+  std::string advice_in_block() const;
   void report_race(const Access& before, bool before_writes, const Use& use);
   void report_cp_async(const Cell& cell, const Use& use);
   void report_early(const Access& copy, const std::string& reader, bool write, std::uint32_t site,

@@ -17,11 +17,9 @@ namespace fa::lab {
 class SpinCheck {
  public:
   /// No loads.
-  explicit SpinCheck(Watched& watched) : w_(watched) {}
+  explicit SpinCheck(Watched& watched) : w_(&watched) {}
   /// A block or cluster begins.
-  void block_begins() { loops_.assign(w_.threads, {}); }
-  /// Exchanges what is known of the running block for what another one knows of its own.
-  void exchange(SpinCheck& other) { loops_.swap(other.loops_); }
+  void block_begins() { loops_.assign(w_->threads, {}); }
   /// The running thread reads or writes.
   void access(const std::byte* address, bool write, std::uint32_t site);
   /// Whether the running thread only repeats loads, and the others should run.
@@ -37,7 +35,7 @@ class SpinCheck {
     int loads = 0;          // of these alone
     std::uint32_t site = 0;
   };
-  Watched& w_;
+  Watched* w_;
   std::vector<Loop> loops_;  // of each thread
 };
 
@@ -70,12 +68,13 @@ inline bool SpinCheck::spins_now() {
 inline std::string SpinCheck::report(const Thread& thread) {
   const std::uint32_t site = loops_[static_cast<std::size_t>(thread.place)].site;
   if (site == 0) return "";
-  w_.findings.add("spin", site, 0,
-                  fmt::format("warp {} spins: {} reads a flag again and again that no other thread "
-                              "can change any more; they have ended, or wait for this one, or are "
-                              "in a block that comes later",
-                              thread.number / kWarpSize, w_.name_of(thread)));
-  return w_.sites.line(site);
+  w_->findings.add(
+      "spin", site, 0,
+      fmt::format("warp {} spins: {} reads a flag again and again that no other thread "
+                  "can change any more; they have ended, or wait for this one, or are "
+                  "in a block that comes later",
+                  thread.number / kWarpSize, w_->name_of(thread)));
+  return w_->sites.line(site);
 }
 
 }  // namespace fa::lab

@@ -21,23 +21,15 @@ bool is_matmul(const TensorUse& use) {
 void TensorCheck::block_begins() {
   cells_.clear();
   uses_.assign(1, {});
-  threads_.assign(w_.threads, {});
-  warps_.assign(w_.threads / kWarpSize + 1, {});
+  threads_.assign(w_->threads, {});
+  warps_.assign(w_->threads / kWarpSize + 1, {});
   time_ = 0;
-}
-
-void TensorCheck::exchange(TensorCheck& other) {
-  cells_.swap(other.cells_);
-  uses_.swap(other.uses_);
-  threads_.swap(other.threads_);
-  warps_.swap(other.warps_);
-  std::swap(time_, other.time_);
 }
 
 TensorCheck::Cell& TensorCheck::cell(int quarter, int column) {
   const auto rank = static_cast<int>(this_rank());
   constexpr int columns = TensorMemory::kColumns;
-  if (cells_.empty()) cells_.resize(w_.cluster * kQuarters * columns);
+  if (cells_.empty()) cells_.resize(w_->cluster * kQuarters * columns);
   return cells_[static_cast<std::size_t>((rank * kQuarters + quarter) * columns + column)];
 }
 
@@ -49,7 +41,7 @@ void TensorCheck::allocated(int column, int columns) {
 
 void TensorCheck::uses(const TensorUse& use, std::uint32_t site) {
   Use now{use, this_place(), site, {}, 0};
-  if (is_matmul(use)) now.access = w_.order.of_agent(w_.order.agent(use.agent), use.when, site);
+  if (is_matmul(use)) now.access = w_->order.of_agent(w_->order.agent(use.agent), use.when, site);
   const auto number = static_cast<std::uint32_t>(uses_.size());
   uses_.push_back(now);
   const bool frees = use.kind == Kind::kFree;
@@ -60,7 +52,7 @@ void TensorCheck::uses(const TensorUse& use, std::uint32_t site) {
       Cell& at = cell(quarter, column);
       if (use.reads && at.write == 0 && !reported) {
         reported = true;
-        w_.findings.add(
+        w_->findings.add(
             "unwritten", site, 0,
             fmt::format("{} reads column {} of tensor memory, which nothing has written "
                         "since it was allocated",
@@ -100,9 +92,9 @@ void TensorCheck::waited(bool stores) {
 void TensorCheck::fenced(bool before) {
   OfThread& thread = threads_[this_place()];
   if (before) {
-    thread.before.emplace_back(++time_, w_.order.now(0, false));
+    thread.before.emplace_back(++time_, w_->order.now(0, false));
   } else {
-    thread.after = w_.order.snapshot();
+    thread.after = w_->order.snapshot();
   }
 }
 
@@ -118,7 +110,7 @@ std::string TensorCheck::missing(const Use& before, const Use& now) const {
     }
     return false;
   };
-  const Order& order = w_.order;
+  const Order& order = w_->order;
   const auto is_known = [&](const Access& access) {
     return any([&](std::uint32_t i) { return order.ordered(access, order.id(i)); });
   };
@@ -176,7 +168,7 @@ std::string TensorCheck::name_of(const Use& use) const {
   if (use.what.kind == Kind::kStore) what = "a tcgen05_st()";
   if (use.what.kind == Kind::kFree) what = "a tcgen05_dealloc()";
   if (is_matmul(use.what)) what = "a tcgen05_mma()";
-  const std::uint32_t number = w_.order.in_block(w_.order.id(use.thread));
+  const std::uint32_t number = w_->order.in_block(w_->order.id(use.thread));
   return fmt::format("{} of {} {}", what, is_matmul(use.what) ? "thread" : "warp",
                      is_matmul(use.what) ? number : number / kWarpSize);
 }
@@ -188,7 +180,7 @@ bool TensorCheck::report(const Use& before, const Use& now, int quarter, int col
     if (use.what.kind == Kind::kFree) return "frees";
     return use.what.writes ? "writes" : "reads";
   };
-  w_.findings.add(
+  w_->findings.add(
       "tcgen05", now.site, before.site,
       fmt::format(
           "{} {} column {} of tensor memory, lanes {} to {}, which {} {} at the other line; {}",

@@ -30,11 +30,9 @@ namespace fa::lab {
 class TensorCheck {
  public:
   /// No operations.
-  explicit TensorCheck(Watched& watched) : w_(watched) {}
+  explicit TensorCheck(Watched& watched) : w_(&watched) {}
   /// A block or cluster begins.
   void block_begins();
-  /// Exchanges what is known of the running block for what another one knows of its own.
-  void exchange(TensorCheck& other);
   /// @{ See Observer.
   void allocated(int column, int columns);
   void uses(const TensorUse& use, std::uint32_t site);
@@ -70,7 +68,7 @@ class TensorCheck {
   std::string name_of(const Use& use) const;
   bool report(const Use& before, const Use& now, int quarter, int column);
 
-  Watched& w_;
+  Watched* w_;
   std::vector<Cell> cells_;  // of each block
   std::vector<Use> uses_;    // all; the first is none
   std::vector<OfThread> threads_;

@@ -34,12 +34,25 @@ struct Watch::State : Observer {
   ShadowMemory& memory = watched.memory;
   Traffic traffic;
   RaceCheck race_check{watched};
-  MbarrierCheck mbarrier_check{watched};
-  PhaseCheck phase_check{watched};
-  RegisterCheck register_check{watched};
-  PeerCheck peer_check{watched};
-  TensorCheck tensor_check{watched};
-  SpinCheck spin_check{watched};
+  // The checks of the block that runs, or of one that waits for others.
+  struct Checks {
+    Watched* of;
+    MbarrierCheck mbarriers{*of};
+    PhaseCheck phases{*of};
+    RegisterCheck registers{*of};
+    PeerCheck peers{*of};
+    TensorCheck tensors{*of};
+    SpinCheck spins{*of};
+    void block_begins() {
+      mbarriers.block_begins();
+      phases.block_begins();
+      registers.block_begins();
+      peers.block_begins();
+      tensors.block_begins();
+      spins.block_begins();
+    }
+  };
+  Checks checks{&watched};
 
   Report report();
   std::string found() override {
@@ -68,7 +81,7 @@ struct Watch::State : Observer {
     Region* const region = is_among_stacks(address) ? nullptr : memory.find(address);
     if (region == nullptr) return access_elsewhere(address, size, write, site);
     if (!region->variable.empty()) check_host(address, region->variable, size, write, site);
-    spin_check.access(address, write, site);
+    checks.spins.access(address, write, site);
     if (region->memory != Memory::kGlobal) return;
     if (!race_check.in_bounds(*region, address, size, write, site) || !write) return;
     forget(*region, address, size);
@@ -141,31 +154,14 @@ struct Watch::State : Observer {
     executed.block_begins();
     traffic.block_begins(static_cast<int>(watched.threads), memory.statics.begin,
                          memory.statics.size, memory.dynamics[0].begin);
-    mbarrier_check.block_begins();
-    phase_check.block_begins();
-    register_check.block_begins();
-    peer_check.block_begins();
-    tensor_check.block_begins();
-    spin_check.block_begins();
+    checks.block_begins();
   }
   // What is known of a block that waits for others.
   struct Waiting {
-    explicit Waiting(Watched& watched)
-        : mbarriers(watched),
-          phases(watched),
-          registers(watched),
-          peers(watched),
-          tensors(watched),
-          spins(watched) {}
     OrderOfBlock order, executed;
     ShadowMemory::OfBlock memory;
     TrafficOfBlock traffic;
-    MbarrierCheck mbarriers;
-    PhaseCheck phases;
-    RegisterCheck registers;
-    PeerCheck peers;
-    TensorCheck tensors;
-    SpinCheck spins;
+    Checks checks;
     bool watches = true;
   };
   std::unordered_map<const void*, std::unique_ptr<Waiting>> waiting;
@@ -174,12 +170,7 @@ struct Watch::State : Observer {
     executed.exchange(other.executed);
     memory.exchange(other.memory);
     traffic.exchange(other.traffic);
-    mbarrier_check.exchange(other.mbarriers);
-    phase_check.exchange(other.phases);
-    register_check.exchange(other.registers);
-    peer_check.exchange(other.peers);
-    tensor_check.exchange(other.tensors);
-    spin_check.exchange(other.spins);
+    std::swap(checks, other.checks);
     std::swap(watches, other.watches);
   }
   void switches(const void* before, const void* now) override {
@@ -189,20 +180,20 @@ struct Watch::State : Observer {
       other = std::move(waiting.at(now));
       waiting.erase(now);
     } else {
-      other = std::make_unique<Waiting>(watched);
+      other = std::make_unique<Waiting>(Waiting{{}, {}, {}, {}, {&watched}});
     }
     exchange(*other);
     if (before != nullptr) waiting[before] = std::move(other);
   }
   bool can_switch() const override { return memory.knows_statics(); }
   void thread_ends(const Thread& thread) override { traffic.thread_ends(thread); }
-  void block_exits(const Thread& last) override { peer_check.block_exits(last.rank); }
+  void block_exits(const Thread& last) override { checks.peers.block_exits(last.rank); }
   void block_ends() override {
     race_check.settle();
     traffic.block_meets(0, watched.cluster * watched.warps_of_block());
   }
   void launch_fails() override { race_check.settle(); }
-  std::string spins(const Thread& thread) override { return spin_check.report(thread); }
+  std::string spins(const Thread& thread) override { return checks.spins.report(thread); }
   std::string crashes(const Thread& thread, const Crash& crash) override {
     const auto [address, size, site, outside] = last_access;
     const auto* const at = static_cast<const std::byte*>(crash.address);
@@ -255,19 +246,19 @@ struct Watch::State : Observer {
             "guard the work, not the barrier");
   }
   void barrier_made(const void* barrier, const SourceLocation& location) override {
-    mbarrier_check.made(barrier, sites.id(location));
+    checks.mbarriers.made(barrier, sites.id(location));
   }
   std::string barrier_name(const void* barrier) override {
     const auto* const address = static_cast<const std::byte*>(barrier);
     const Region* const region = memory.shared(address);
     return region == nullptr ? "" : region->barrier_name(address - region->begin);
   }
-  void barriers_fenced() override { mbarrier_check.fenced(); }
+  void barriers_fenced() override { checks.mbarriers.fenced(); }
   void barrier_used(const void* barrier, bool by_copy, const SourceLocation& location) override {
     const std::uint32_t site = sites.id(location);
     const Region* region = memory.shared(static_cast<const std::byte*>(barrier));
     if (region != nullptr && !by_copy) note_peer_use(*region, order.now(site, false));
-    mbarrier_check.used(barrier, by_copy, site);
+    checks.mbarriers.used(barrier, by_copy, site);
     if (by_copy) executed.releases(barrier);  // the phase needs the copy's bytes
   }
   void releases(const void* barrier) override {
@@ -276,11 +267,11 @@ struct Watch::State : Observer {
   }
   void phase_seen(const void* barrier, std::uint32_t phase,
                   const SourceLocation& location) override {
-    phase_check.seen(barrier, phase, sites.id(location));
+    checks.phases.seen(barrier, phase, sites.id(location));
   }
   void mbarrier_phase_ends(const void* barrier, std::uint32_t phase,
                            const SourceLocation& location) override {
-    phase_check.ends(barrier, phase, sites.id(location));
+    checks.phases.ends(barrier, phase, sites.id(location));
   }
   void phase_ends(const void* barrier) override {
     order.phase_ends(barrier);
@@ -314,7 +305,7 @@ struct Watch::State : Observer {
   // The use of a region, maybe of another block.
   void note_peer_use(const Region& region, const Access& use) {
     const int rank = memory.rank_of(region);
-    if (rank >= 0) peer_check.uses(rank, use);
+    if (rank >= 0) checks.peers.uses(rank, use);
   }
 
   // The access that was made last, by any thread.
@@ -355,7 +346,7 @@ struct Watch::State : Observer {
       return;
     }
     check_host(address, "", size, write, site);
-    register_check.access(address, size, write, site);  // stacks elsewhere, arguments
+    checks.registers.access(address, size, write, site);  // stacks elsewhere, arguments
   }
   // A kernel cannot reach memory of the host: its launch ends here.
   void check_host(const std::byte* address, const std::string& variable, std::size_t size,
@@ -381,7 +372,7 @@ struct Watch::State : Observer {
     race_check.settle();
     const auto* address = static_cast<const std::byte*>(begin);
     last_access = {address, size, site};
-    register_check.access(address, size, write, site);
+    checks.registers.access(address, size, write, site);
     return true;
   }
 
@@ -460,7 +451,7 @@ struct Watch::State : Observer {
       findings.add("misaligned", site, 0, misaligned_text(address, size));
     }
     if (write && region->memory == Memory::kGlobal) check_constant(*region, address, size, site);
-    spin_check.access(address, write, site);
+    checks.spins.access(address, write, site);
     // A `volatile` variable is a flag where it is set right behind a fence. Without one its threads
     // rely on running in step.
     const bool of_grid = region->memory == Memory::kGlobal;
@@ -478,7 +469,7 @@ struct Watch::State : Observer {
     }
     if (write && !how.atomic && memory_of_host != nullptr) race_check.stores(address, size, site);
     const int rank = memory.rank_of(*region);
-    if (rank >= 0) peer_check.uses(rank, order.now(site, flag));
+    if (rank >= 0) checks.peers.uses(rank, order.now(site, flag));
     if (counts) {
       // Where it is in a block's shared memory, whichever block it is.
       if (rank > 0) address += memory.dynamics[0].begin - region->begin;
@@ -630,7 +621,7 @@ struct Watch::State : Observer {
       } else {
         race_check.async_read_begins(
             *region, address, size, {id, when, site, use}, right,
-            use == AsyncUse::kTensorMatmul ? &tensor_check.last_fence() : nullptr);
+            use == AsyncUse::kTensorMatmul ? &checks.tensors.last_fence() : nullptr);
       }
     }
   }
@@ -644,25 +635,25 @@ struct Watch::State : Observer {
     const std::uint32_t first = thread / kWarpSize * kWarpSize;
     for (std::uint32_t i = first; i < first + kWarpSize; ++i) {
       order.async_ends(order.id(i), id, when);
-      register_check.give_back(i, agent, when);
+      checks.registers.give_back(i, agent, when);
     }
   }
   void registers_lent(int thread, const void* address, std::size_t size, LentTo as,
                       const void* agent, std::uint32_t when,
                       const SourceLocation& location) override {
-    register_check.lend(thread, address, size, as, agent, when, sites.id(location));
+    checks.registers.lend(thread, address, size, as, agent, when, sites.id(location));
   }
   void registers_changed(const SourceLocation& wgmma, const std::string& message) override {
-    register_check.changed(sites.id(wgmma), message);
+    checks.registers.changed(sites.id(wgmma), message);
   }
   void tensor_allocated(int column, int columns) override {
-    tensor_check.allocated(column, columns);
+    checks.tensors.allocated(column, columns);
   }
   void tensor_uses(const TensorUse& use, const SourceLocation& location) override {
-    tensor_check.uses(use, sites.id(location));
+    checks.tensors.uses(use, sites.id(location));
   }
-  void tensor_waited(bool stores) override { tensor_check.waited(stores); }
-  void tensor_fenced(bool before) override { tensor_check.fenced(before); }
+  void tensor_waited(bool stores) override { checks.tensors.waited(stores); }
+  void tensor_fenced(bool before) override { checks.tensors.fenced(before); }
   void commits(const void* barrier) override { order.commits(barrier); }
   void moves(const std::vector<const void*>& rows, std::size_t size, bool write, bool atomic,
              const SourceLocation& location) override {
@@ -724,7 +715,7 @@ void on_access(const void* address, std::size_t size, const CodeAccess& access, 
   const std::uint32_t site = watching->sites.id(reinterpret_cast<std::uintptr_t>(code));
   if (watches && watching->access_register(address, size, access.write, site)) return;
   // First, so that the value that is loaded is the one of which the order is noted.
-  if (!access.write && watching->spin_check.spins_now()) yield_from_loop();
+  if (!access.write && watching->checks.spins.spins_now()) yield_from_loop();
   if (!watches) return watching->pass(address, size, access.write, site);
   CodeAccess how = access;
   how.of_block = of_block;

@@ -1,6 +1,7 @@
 #include "common/lab/watched.hpp"
 
 #include <algorithm>
+#include <cstring>
 
 #include <fmt/format.h>
 
@@ -12,7 +13,8 @@ void Findings::add(const std::string& kind, std::uint32_t site, std::uint32_t ot
                    const std::string& message, int distance,
                    const std::optional<std::vector<std::uintptr_t>>& stack) {
   if (count(kind, site, other, message, distance)) return;
-  found_.push_back({kind, site, other, message, distance, 1, stack ? *stack : call_stack()});
+  found_.push_back({kind, site, other, message, distance, 1, stack ? *stack : call_stack(),
+                    order_.first_uses()});
 }
 
 void Findings::drop(const std::string& kind, std::uint32_t site) {
@@ -28,6 +30,7 @@ bool Findings::count(const std::string& kind, std::uint32_t site, std::uint32_t 
     if (distance > found.distance) {
       found.message = message;
       found.distance = distance;
+      found.first_uses = order_.first_uses();
     }
     return true;
   }
@@ -54,33 +57,51 @@ std::vector<std::uintptr_t> Findings::codes() const {
   return result;
 }
 
-namespace {
-// With a line for each "@1" and "@2": the file is said only where it is another one.
-std::string with_lines(std::string message, const std::string& at, const std::string& other) {
-  for (const auto& [mark, place] : {std::pair{"@1", &at}, {"@2", &other}}) {
-    const std::size_t file = place->rfind(':');
-    const bool same =
-        file != std::string::npos && at.compare(0, file + 1, *place, 0, file + 1) == 0;
-    const std::string line = same ? "line " + place->substr(file + 1) : *place;
-    for (std::size_t i = 0; (i = message.find(mark, i)) != std::string::npos;) {
-      message.replace(i, 2, line);
+std::string Findings::message_of(const Found& found, const Sites& sites) {
+  const std::string at = sites.line(found.site), other = sites.line(found.other);
+  std::string message = found.message;
+  const std::size_t begin = message.find("@?");
+  if (begin != std::string::npos) {
+    std::uint32_t first = 0, first_other = 0;  // of all instructions of the two lines
+    for (std::uint32_t site = 0; site < found.first_uses.size(); ++site) {
+      if (found.first_uses[site] == 0) continue;
+      const std::string line = sites.line(site);
+      for (const auto& [of, use] : {std::pair{&at, &first}, {&other, &first_other}}) {
+        if (line == *of && *use - 1 > found.first_uses[site] - 1) *use = found.first_uses[site];
+      }
+    }
+    const std::size_t b = message.find("@|", begin), c = message.find("@|", b + 2);
+    const std::size_t end = message.find("@.", c);
+    const auto part = [&](std::size_t from, std::size_t to) {
+      return message.substr(from + 2, to - from - 2);
+    };
+    message = message.substr(0, begin) + (first == first_other  ? part(begin, b)
+                                          : first_other < first ? part(b, c)
+                                                                : part(c, end));
+  }
+  for (const auto& [mark, line] :
+       {std::pair{"@1", &at}, {"@2", &other}, {"the other line", &other}}) {
+    if (line->empty()) continue;
+    const std::size_t file = line->rfind(':') + 1;
+    const bool same = file > 0 && at.compare(0, file, *line, 0, file) == 0;
+    const std::string text = same ? "line " + line->substr(file) : *line;
+    for (std::size_t i = 0; (i = message.find(mark, i)) != std::string::npos; i += text.size()) {
+      message.replace(i, std::strlen(mark), text);
     }
   }
   return message;
 }
-}  // namespace
 
 std::vector<Finding> Findings::report(const Sites& sites, const SourceLines& lines) const {
   std::vector<Finding> findings;
   std::vector<int> distances;
   for (const Found& found : found_) {
     const std::string at = sites.line(found.site);
-    const std::string behind = sites.line(found.other);
     const Finding finding{found.kind,
                           at,
                           caller_of(lines, found.stack, at),
-                          behind,
-                          with_lines(found.message, at, behind),
+                          sites.line(found.other),
+                          message_of(found, sites),
                           found.count};
     const auto same = std::find_if(findings.begin(), findings.end(), [&](const Finding& other) {
       return other.kind == finding.kind &&

@@ -20,9 +20,13 @@ struct Finding;
 /// Everything that was found in the launches of a watch.
 class Findings {
  public:
+  /// None.
+  explicit Findings(const Order& order) : order_(order) {}
   /// Notes a finding. Of several at the same lines the one over the largest distance is reported:
   /// what fixes it fixes the others as well.
-  /// In the message @1 and @2 stand for the two lines.
+  /// In the message "@1" and "@2", or "the other line", stand for the two lines; "@?A@|B@|C@." for
+  /// A where both were first executed with no __syncthreads() between, for B or C where the other
+  /// line or this one was executed before it.
   /// `other` is the other line, 0: none; `distance` that of two threads: 0 in a warp, 1 in a block,
   /// 2 beyond. `stack` is the call stack where it was found; that of now where none is given.
   void add(const std::string& kind, std::uint32_t site, std::uint32_t other,
@@ -47,11 +51,14 @@ class Findings {
     std::string message;
     int distance;
     std::int64_t count;
-    std::vector<std::uintptr_t> stack;  // where it was found
+    std::vector<std::uintptr_t> stack;      // where it was found
+    std::vector<std::uint32_t> first_uses;  // see Order
   };
+  static std::string message_of(const Found& found, const Sites& sites);
   // Counts one that is known already.
   bool count(const std::string& kind, std::uint32_t site, std::uint32_t other,
              const std::string& message, int distance);
+  const Order& order_;
   std::vector<Found> found_;
 };
 
@@ -62,7 +69,7 @@ struct Watched {
   /// Which operations have been executed before which: as of memory, and lanes that meet in any
   /// warp operation have executed what comes before it.
   Order executed;
-  Findings findings;
+  Findings findings{order};
   ShadowMemory memory;
   std::size_t threads = 0;  ///< of a cluster
   std::size_t cluster = 1;  ///< blocks of it

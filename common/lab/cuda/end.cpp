@@ -78,18 +78,13 @@ void write_report(const std::string& end, int status) {
   for (const std::string& failure : state().failures) {
     failures += (failures.empty() ? "" : ", ") + fa::json_text(in_ptx(failure));
   }
-  std::string banks;
-  if (const lab::LineTraffic* const line = report.worst_shared()) {
-    banks = lab::draw_banks("shared memory", line->where, line->write, line->worst);
-  }
   const std::string text = fmt::format(
       "{{\"end\": {}, \"status\": {}, \"launches\": {}, \"watched_blocks\": {}, \"blocks\": {}, "
       "\"cpu_times\": {}, \"failures\": [{}], "
-      "\"findings_text\": {}, \"text\": {}, \"banks\": {}, {}",
+      "\"findings_text\": {}, \"text\": {}, {}",
       fa::json_text(end), status, state().launches, state().watch.watched_blocks().first,
       state().watch.watched_blocks().second, state().times_were_asked, failures,
-      fa::json_text(report.findings_text()), fa::json_text(report.text()), fa::json_text(banks),
-      report.json().substr(1));
+      fa::json_text(report.findings_text()), fa::json_text(report.text()), report.json().substr(1));
   const char* const file = std::getenv("LAB_CUDA_REPORT");
   if (file == nullptr) {
     std::fputs(report.findings_text().c_str(), stderr);

@@ -17,7 +17,6 @@ import subprocess
 import sys
 import tempfile
 
-from common.lab.cuda import page
 from common.lab.cuda.compile import Compiler, DoesNotCompile
 
 ROOT = pathlib.Path(__file__).resolve().parents[3]
@@ -35,7 +34,7 @@ ALONE = re.compile(
     r"|--(debug|device-debug|generate-line-info|extended-lambda|restrict|relocatable-device-code"
     r"|(use_fast|expt|prec|ftz|fmad|resource-usage|ptxas|extra-device)[\w-]*)(=.*)?"
 )
-OWN_VALUED = ("-I", "-D", "--html", "--seconds", "--sample")  # a value may look like an option
+OWN_VALUED = ("-I", "-D", "--seconds", "--sample")  # a value may look like an option
 PLACE = re.compile(r"^(?:[a-z][a-z ]*: |  and )(.+):(\d+)$", re.M)  # of a finding
 STANDARD = re.compile(r"--?std(?:=|$)(?:\w+\+\+(?P<year>\w+))?")
 
@@ -181,7 +180,6 @@ def parser():
         action="store_true",
         help="the report as JSON on the standard output; the program's own goes to standard error",
     )
-    result.add_argument("--html", metavar="FILE", help="also write the report as a page")
     result.add_argument(
         "--seconds",
         type=int,
@@ -236,8 +234,6 @@ def main(arguments):
     if result.report:
         result.report["findings"] += compiler.notes
     result.report = shorter(result.report, folder)
-    if options.html:
-        page.write(folder / options.html, paths[0], folder, result, end_of(result))
     if options.json:
         print(json.dumps(result.report))
     else:
