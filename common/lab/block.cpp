@@ -430,8 +430,8 @@ std::string Block::deadlock() const {
   }
   if (any(State::kAtMbarrier) && text.find(Mbarriers::kParity) == std::string::npos) {
     text +=
-        "\n  Does an mbarrier expect too many arrivals or bytes, or does a thread skip its "
-        "arrival?";
+        "\n  Does an mbarrier expect too many arrivals or bytes, does a thread skip its arrival, "
+        "or is a parity wrong?";
   }
   return text;
 }

@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <set>
 #include <string>
+#include <utility>
 
 #include <fmt/format.h>
 
@@ -27,13 +28,14 @@ std::string wrapped(const std::string& text) {
   constexpr std::size_t columns = 78;
   std::string result, line = " ";
   for (std::size_t begin = 0; begin < text.size();) {
-    const std::size_t end = std::min(text.find(' ', begin), text.size());
+    const std::size_t end = std::min(text.find_first_of(" \n", begin), text.size());
     const std::string word = text.substr(begin, end - begin);
     if (line.size() > 1 && line.size() + 1 + word.size() > columns) {
       result += line + "\n";
       line = " ";
     }
-    line += " " + word;
+    if (!word.empty()) line += " " + word;
+    if (text[end] == '\n') result += std::exchange(line, " ") + "\n";
     begin = end + 1;
   }
   return result + line + "\n";

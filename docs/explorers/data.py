@@ -313,7 +313,7 @@ def stages(programs):
         def line(match):
             return f'"{lines[int(match[1]) - 1].strip().rstrip(";")}"'
 
-        return re.sub(rf"[\w./-]*{RING.name}:(\d+)", line, words)
+        return re.sub(rf"(?:[\w./-]*{RING.name}:|\bline )(\d+)", line, words)
 
     command = [programs / "docs" / "explorer_ring"]
     printed = subprocess.run(command, check=True, stdout=subprocess.PIPE, encoding="utf-8").stdout

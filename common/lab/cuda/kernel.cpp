@@ -450,11 +450,7 @@ void State::add(const std::string& kind, const std::string& at, const std::strin
     return;
   }
   const std::size_t begin = message.find(at + ": ") == 0 ? at.size() + 2 : 0;
-  lab::Finding finding{kind, at, "", "", message.substr(begin), 1};
-  for (std::size_t end; (end = finding.message.find("\n  ")) != std::string::npos;) {
-    finding.message.replace(end, 3, " ");
-  }
-  findings.push_back(finding);
+  findings.push_back({kind, at, "", "", message.substr(begin), 1});
 }
 
 bool kernels_have_clusters() {

@@ -629,6 +629,21 @@ __global__ void hand_over(volatile float* data, volatile int* flag, int how) {
 }
 int main(int, char** argv) { hand_over<<<2, 64>>>(make(), (int*)make(), atoi(argv[1])); }
 ---
+// Two stages (the wrong parity, or count of arrivals): r= p=deadlock:parity c=deadlock:missing
+#include <cuda/ptx>
+namespace ptx = cuda::ptx;
+__global__ void stages(char how) {
+  __shared__ uint64_t full[2];
+  for (int s = 0; s < 2 && threadIdx.x == 0; ++s) ptx::mbarrier_init(&full[s], how == 'c' ? 2 : 1);
+  __syncthreads();
+  for (int s = 0; s < 2; ++s) {
+    if (threadIdx.x == 0) ptx::mbarrier_arrive(&full[s]);
+    if (threadIdx.x == 32)
+      while (!ptx::mbarrier_try_wait_parity(&full[s], how == 'p' ? s : 0)) ;  //! p c
+  }
+}
+int main(int, char** argv) { stages<<<1, 64>>>(*argv[1]); }
+---
 // The last block adds up what all have left, in volatile memory and not, after some time: v= p=race
 __device__ unsigned finished;
 template <class T> __global__ void sum(T* part) {
