@@ -418,20 +418,17 @@ std::string Block::deadlock() const {
   text.back() = '.';
   const std::int64_t at_once = observer != nullptr ? blocks_at_once(launch_) : launch_.cluster;
   if (polling && launch_.grid.count() > at_once) text += "\n  " + text_of_later_blocks(launch_);
-  const auto any = [&](State state) {
-    return std::any_of(groups.begin(), groups.end(),
-                       [&](const Group& group) { return group.first->state == state; });
-  };
-  if (any(State::kAtBarrier)) {
-    text += "\n  All threads of the block must reach the same __syncthreads().";
-  }
-  if (any(State::kInExchange)) {
-    text += "\n  All lanes of its mask must reach a warp operation.";
-  }
-  if (any(State::kAtMbarrier) && text.find(Mbarriers::kParity) == std::string::npos) {
-    text +=
-        "\n  Does an mbarrier expect too many arrivals or bytes, does a thread skip its arrival, "
-        "or is a parity wrong?";
+  const bool parity = text.find(Mbarriers::kParity) != std::string::npos;
+  for (const auto& [state, advice] :
+       {std::pair{State::kAtBarrier,
+                  "All threads of the block must reach the same __syncthreads()."},
+        {State::kInExchange, "All lanes of its mask must reach a warp operation."},
+        {State::kAtMbarrier,
+         "Does an mbarrier expect too many arrivals or bytes, does a thread skip its arrival, or "
+         "is a parity wrong?"}}) {
+    if (state == State::kAtMbarrier && parity) continue;
+    const auto waits = [&, at = state](const LabThread& thread) { return thread.state == at; };
+    if (std::any_of(threads_.begin(), threads_.end(), waits)) text += fmt::format("\n  {}", advice);
   }
   return text;
 }

@@ -60,7 +60,10 @@ void Mbarriers::init(const LabThread& thread, const void* barrier, int arrivals,
   state.made = location;
   state.arrivals = state.missing = arrivals;
   record_mbarrier(thread, Step::Kind::kInit, barrier, arrivals);
-  if (observer != nullptr) observer->barrier_made(barrier, location);
+  if (observer == nullptr) return;
+  state.arrived.resize(threads_.size());
+  state.waited.resize(threads_.size());
+  observer->barrier_made(barrier, location);
 }
 
 void Mbarriers::check_missing(const State& state, int count, const SourceLocation& location) {
@@ -112,7 +115,6 @@ void Mbarriers::commit(const LabThread& thread, const void* barrier, const Tenso
 // A thread that arrives twice takes the place of another one.
 void Mbarriers::check_arrival(const LabThread& thread, State& state,
                               const SourceLocation& location) const {
-  state.arrived.resize(threads_.size());
   auto& last = state.arrived[static_cast<std::size_t>(thread.place)];
   if (last == state.phases + 1) {
     note_finding(
@@ -147,7 +149,6 @@ void Mbarriers::wait(LabThread& thread, const void* barrier, int parity,
   }
   state.land();
   if (observer != nullptr) {
-    state.waited.resize(threads_.size());
     state.waited[static_cast<std::size_t>(thread.place)] = phases;
     observer->phase_seen(barrier, phases, location);
     observer->async_ends(barrier, state.phases, false);
@@ -256,9 +257,7 @@ std::string Mbarriers::missing_text(const LabThread& thread) const {
                         state.arrivals, state.missing);
   }
   if (state.bytes > 0) text += fmt::format(", which lacks {} bytes of copies", state.bytes);
-  const auto place = static_cast<std::size_t>(thread.place);
-  if (place < state.waited.size() ? state.waited[place] < state.phases
-                                  : observer != nullptr && state.phases > 0) {
+  if (observer != nullptr && state.waited[static_cast<std::size_t>(thread.place)] < state.phases) {
     text += fmt::format(
         "; phase {} has ended, and these threads have not waited for it: {} (tile "
         "i of a ring of S stages: i / S % 2)",

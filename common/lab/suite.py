@@ -22,6 +22,7 @@ Exit status: 0 every verdict is right, 1 one is not or a file does not compile, 
 """
 
 import argparse
+import collections
 import concurrent.futures
 import os
 import pathlib
@@ -111,36 +112,16 @@ def run_file(compiler, folder, label, options):
     return result.findings
 
 
-def summary(results):
-    """By kind: files in which it was found, missed and a false alarm, precision and recall."""
-    kinds = {}
-    for result in results:
-        for kind, verdict in result["verdicts"]:
-            counts = kinds.setdefault(kind, {"found": 0, "missed": 0, "false": 0})
-            counts[verdict] += 1
-    for counts in kinds.values():
-        reported, expected = counts["found"] + counts["false"], counts["found"] + counts["missed"]
-        counts["precision"] = counts["found"] / reported if reported else None
-        counts["recall"] = counts["found"] / expected if expected else None
-    return dict(sorted(kinds.items()))
-
-
 def table(files):
-    """The summary as a table."""
-
-    def share(value):
-        return "-" if value is None else f"{value:.2f}"
-
-    cells = [("finding", "files with it", "found", "missed", "false alarms", "precision", "recall")]
-    for kind, c in summary(files).items():
-        counts = (c["found"] + c["missed"], c["found"], c["missed"], c["false"])
-        cells.append((kind, *counts, share(c["precision"]), share(c["recall"])))
-    lines = records.aligned(cells, 1)
+    """By kind, in how many files it was found, missed and a false alarm."""
+    counts = collections.Counter(tuple(verdict) for file in files for verdict in file["verdicts"])
+    cells = [("finding", "found", "missed", "false alarms")]
+    for kind in sorted({kind for kind, _ in counts}):
+        cells.append((kind, *(counts[kind, verdict] for verdict in ("found", "missed", "false"))))
     silent = [f for f in files if f["expected"] == [] and f["error"] is None]
     quiet = sum(not f["verdicts"] for f in silent)
-    lines.append("")
-    lines.append(f"{len(files)} files; of {len(silent)} without a mistake, {quiet} had no finding.")
-    return "\n".join(lines)
+    silence = f"{len(files)} files; of {len(silent)} without a mistake, {quiet} had no finding."
+    return "\n".join([*records.aligned(cells, 1), "", silence])
 
 
 def run_suite(options, folder, labels, compiler):

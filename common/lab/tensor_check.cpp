@@ -155,8 +155,7 @@ std::string TensorCheck::missing(const Use& before, const Use& now) const {
   if (!fences) {
     return fmt::format(
         "a tcgen05_fence_before() is missing in warp {}, behind its wait and before it arrives at "
-        "a "
-        "barrier",
+        "a barrier",
         warp);
   }
   return "nothing orders the two: a barrier is missing, at which the other line's warp arrives "
