@@ -83,7 +83,8 @@ template <class... Parameters>
 void launch_unchecked(void (*kernel)(Parameters...), const Launch& sizes, const Stream* stream,
                       Parameters... arguments) {
   lab::run_noted(
-      sizes, [&] { kernel(arguments...); }, stream != nullptr ? stream->number() : 0);
+      sizes, reinterpret_cast<const void*>(kernel), [&] { kernel(arguments...); },
+      stream != nullptr ? stream->number() : 0);
 }
 
 /// Times are taken on GPUs only: those of the lab would say nothing about a kernel.

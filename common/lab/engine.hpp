@@ -32,7 +32,10 @@ std::vector<int> run(const Launch& launch, const std::function<void()>& kernel,
                      std::uint64_t stream = 0);
 
 /// The same; what the kernel takes is recorded where fa::noted_resources() says.
-void run_noted(const Launch& launch, const std::function<void()>& kernel, std::uint64_t stream);
+/// @param function the kernel's address
+/// @throws std::runtime_error when it is observed and has too much static shared memory, too
+void run_noted(const Launch& launch, const void* function, const std::function<void()>& kernel,
+               std::uint64_t stream);
 
 /// The lab as a device, with as much shared memory as the largest GPU of the course.
 DeviceProperties properties();

@@ -15,6 +15,7 @@
 #include "common/lab/address_space.hpp"
 #include "common/lab/block.hpp"
 #include "common/lab/record.hpp"
+#include "common/lab/shadow.hpp"
 #include "common/parallel/parallel_for.hpp"
 
 namespace fa::lab {
@@ -159,7 +160,9 @@ std::vector<int> run(const Launch& launch, const std::function<void()>& kernel,
   }
 }
 
-void run_noted(const Launch& launch, const std::function<void()>& kernel, std::uint64_t stream) {
+void run_noted(const Launch& launch, const void* function, const std::function<void()>& kernel,
+               std::uint64_t stream) {
+  if (observer != nullptr) check_static_shared(function);
   KernelResources takes;  // no compiler has said more
   takes.threads = static_cast<int>(launch.block.count());
   takes.stages = launch.stages;

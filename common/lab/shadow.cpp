@@ -6,6 +6,7 @@
 #include <cxxabi.h>
 #include <elf.h>
 #include <memory>
+#include <stdexcept>
 
 #include <fmt/format.h>
 
@@ -59,6 +60,29 @@ const KernelSymbols& kernel_symbols() {
 }
 
 }  // namespace
+
+void check_static_shared(const void* kernel) {
+  constexpr std::size_t most = 48 * 1024;
+  std::string of_kernel = "?";  // how the names of its variables begin
+  for (const Symbol& symbol : Symbol::of_this_program()) {
+    const bool is_kernel = symbol.begin == reinterpret_cast<std::uintptr_t>(kernel);
+    if (is_kernel && symbol.kind == STT_FUNC) of_kernel = "_ZZ" + symbol.name.substr(2) + "E";
+  }
+  std::string arrays;
+  std::size_t bytes = 0;
+  for (const Symbol& symbol : kernel_symbols().statics) {
+    if (symbol.name.compare(0, of_kernel.size(), of_kernel) != 0) continue;
+    arrays += fmt::format("{}{} has {}", bytes > 0 ? ", " : "", name_of(symbol.name), symbol.size);
+    bytes += symbol.size;
+  }
+  if (bytes > most) {
+    throw std::runtime_error(fmt::format(
+        "too much static shared memory: {} bytes in a kernel ({}), and nvcc allows {}. Take "
+        "smaller tiles, or dynamic shared memory, extern __shared__, which has room for more after "
+        "cudaFuncSetAttribute()",
+        bytes, arrays, most));
+  }
+}
 
 namespace {
 // The variable with an offset in it, of shared memory; null where none is known.

@@ -214,4 +214,9 @@ class ShadowMemory {
   std::array<const std::byte*, 64> recent_no_variables_{};  // addresses in none
 };
 
+/// Refuses a kernel of the course whose `__shared__` variables and arrays have more than 48 KiB, as
+/// nvcc does; those of the functions that it calls are not counted.
+/// @throws std::runtime_error that names them
+void check_static_shared(const void* kernel);
+
 }  // namespace fa::lab

@@ -168,6 +168,9 @@ std::vector<Wrong> wrongs(const Inputs& in) {
       {"the bias is added; it is subtracted, so that distant keys count less",
        attention_with(
            in, [](double slope, int distance) { return -right_bias(slope, distance); }, seen)},
+      {"all heads have the slope of head 0: that of head h is slopes[h]",
+       attention_with(
+           in, [&](double, int distance) { return right_bias(slopes_of(s)[0], distance); }, seen)},
       {"head h uses keys and values of h % kv_heads; the heads of a group are neighbours: h / "
        "(heads / kv_heads)",
        attention_with(in, right_bias, seen, [&](int head) { return head % s.kv_heads; })}};
@@ -213,7 +216,7 @@ FA_STAGE(traffic) {
     needs_watching(ran.seen);
     // K and V of the blocks, Q and O; LSE.
     const std::int64_t tensors = (2 * of_blocks + 2 * n) * 4 * kHeadDim + 4 * n;
-    budget("bytes of Q, K, V, O and LSE", ran.seen.bytes, tensors,
+    budget("bytes of Q, K, V, O and LSE (" + words(in.sizes) + ")", ran.seen.bytes, tensors,
            "does a block read each key that it needs once, into shared memory, and no key that is "
            "masked for all its queries, not even in its last tile?",
            tensors);
@@ -230,6 +233,21 @@ FA_STAGE(traffic) {
 @ easy: the distance has a sign here
 - const float distance = fabsf(static_cast<float>(place - key0 - j));
 +       const float distance = static_cast<float>(place - key0 - j);
+
+# slope_of_head_0: of all heads
+@ odd: all heads have the slope of head 0
+- const float slope = slopes[blockIdx.y];
++   const float slope = slopes[0];
+
+# no_lse: it is forgotten
+@ easy: the LSE was never written
+- h.lse[query] = log_sum(m, l);
++
+
+# large_tiles: more static shared memory than there is
+@ easy: too much static shared memory
+- constexpr int d = 32, queries = 64, keys = 32;
++   constexpr int d = 32, queries = 64, keys = 256;
 
 # kv_head: a key head for each head
 @ odd: h % kv_heads

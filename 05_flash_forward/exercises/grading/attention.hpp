@@ -221,6 +221,9 @@ inline std::string hint(const Ran& ran, const Rows& right, double tolerance, boo
            "not a number, and neither is 0 / 0. Or an exponential takes a score instead of its "
            "difference from the maximum";
   }
+  if (o_right && std::all_of(lse.begin(), lse.end(), [](double x) { return std::isnan(x); })) {
+    return "O is right and the LSE was never written";
+  }
   if (o_right) {
     return "O is right and the LSE is not: it is m + ln(l), a natural logarithm, and m is the "
            "largest of the scaled scores";

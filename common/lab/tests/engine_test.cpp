@@ -67,26 +67,6 @@ TEST_CASE("dynamic shared memory is poisoned before every block") {
   for (const float value : values(out)) CHECK(std::isnan(value));
 }
 
-__global__ void odd_block(int* sums) {
-  // 37 threads: the second warp has 5 lanes.
-  int sum = 1;
-  for (int distance = 16; distance > 0; distance /= 2) {
-    const int other = __shfl_down_sync(kAllLanes, sum, distance);
-    const unsigned lane = threadIdx.x % 32;
-    if (threadIdx.x + static_cast<unsigned>(distance) < blockDim.x &&
-        lane + static_cast<unsigned>(distance) < 32) {
-      sum += other;
-    }
-  }
-  if (threadIdx.x % 32 == 0) sums[threadIdx.x / 32] = sum;
-}
-
-TEST_CASE("the last warp of an odd block works with the lanes it has") {
-  DeviceBuffer<int> sums(2);
-  launch(odd_block, {{1}, {37}}, sums.data());
-  CHECK(values(sums) == std::vector<int>{32, 5});
-}
-
 // A warp waits for a flag that a later warp of its block sets.
 __global__ void waits_for_a_later_warp(unsigned* flag, unsigned* seen) {
   if (threadIdx.x == 0) {

@@ -198,6 +198,23 @@ TEST_CASE("alignas() may stand behind __shared__") {
   CHECK(out.tensor<float, 1>({32})(3) == 9);
 }
 
+template <int more>
+__global__ void has_static_shared(float* out) {
+  __shared__ float first[4096], rest[8192 + more];
+  first[threadIdx.x] = rest[threadIdx.x] = 1;
+  out[threadIdx.x] = first[threadIdx.x] + rest[threadIdx.x];
+}
+
+TEST_CASE("a kernel has at most 48 KiB of static shared memory") {
+  DeviceBuffer<float> out(32);
+  check_clean(watched([&] { launch(has_static_shared<0>, {{1}, {32}}, out.data()); }));
+  std::string message;
+  failed([&] { launch(has_static_shared<1>, {{1}, {32}}, out.data()); }, &message);
+  for (const char* part : {"49156 bytes", "first has 16384", "rest has 32772", "allows 49152"}) {
+    CHECK(contains(message, part));
+  }
+}
+
 // ---------------------------------------------------------------- copies by the library
 
 struct Row {
@@ -346,7 +363,7 @@ TEST_CASE("a shuffle from a lane that does not exist or has returned is found") 
   const auto down = [](int lane) { return __shfl_down_sync(kAllLanes, lane, 16); };  // down
   const auto half = [](int lane) { return __shfl_xor_sync(0xffffu, lane, 8); };
   Report report;
-  taken(down, 17, 17, &report);
+  CHECK(taken(down, 17, 17, &report)[0] == 16);
   check_only(report, "warp", marked("down"), "takes the value of lane 17, which does not exist");
   CHECK(report.findings[0].count == 15);
   const auto got = taken(down, 32, 17, &report);
