@@ -15,7 +15,6 @@
 #include "common/lab/address_space.hpp"
 #include "common/lab/block.hpp"
 #include "common/lab/record.hpp"
-#include "common/lab/shadow.hpp"
 #include "common/parallel/parallel_for.hpp"
 
 namespace fa::lab {
@@ -162,7 +161,7 @@ std::vector<int> run(const Launch& launch, const std::function<void()>& kernel,
 
 void run_noted(const Launch& launch, const void* function, const std::function<void()>& kernel,
                std::uint64_t stream) {
-  if (observer != nullptr) check_static_shared(function);
+  if (observer != nullptr) observer->will_launch(function);
   KernelResources takes;  // no compiler has said more
   takes.threads = static_cast<int>(launch.block.count());
   takes.stages = launch.stages;

@@ -67,6 +67,9 @@ class Observer {
   /// @name Launches, blocks and threads
   /// @{
 
+  /// A kernel of the course will be launched.
+  /// @throws std::runtime_error when no compiler for GPUs would take it
+  virtual void will_launch(const void* kernel) = 0;
   /// A launch begins.
   virtual void launch_begins(const Launch& launch, std::uint64_t stream) = 0;
   /// The host waits for a stream; 0: for all of them.

@@ -135,6 +135,7 @@ struct Watch::State : Observer {
 
   // ---------------------------------------------------------------- launches, blocks and threads
 
+  void will_launch(const void* kernel) override { check_static_shared(kernel); }
   void launch_begins(const Launch& launch, std::uint64_t stream) override {
     waiting.clear();
     just_fenced.clear();
