@@ -76,10 +76,10 @@ def tiles_save_six_times_traffic():
 
 
 def atomics_gain_near_limit():
-    """Step 04 over step 03: 1.25 to 1.334 times; by chapter 2's table it reads under two thirds."""
+    """Step 04 over step 03: 1.28 to 1.334 times; by chapter 2's table it reads under two thirds."""
     reads = (cells(_FUSED, step, "reads", N="128", D="32") for step in ("04_atomics", "03_two_*"))
     speedup = backward_float32.speedup("04", "03", "64", "4096")
-    return within(speedup, 1.25, 1.334) and over(*reads) < 0.6667
+    return within(speedup, 1.28, 1.334) and over(*reads) < 0.6667
 
 
 def efficient_twice_as_fast():
@@ -225,13 +225,13 @@ def dq_zeroing_percent(length):
 
 
 def h100_store_then_reduce_gains_most_short():
-    """H100, steps 12 and 10, 128 columns, causal: most with 1024 keys, by more than 2 %; without
-    the mask a gain of more than 2 % at one length."""
+    """H100, steps 12 and 10, 128 columns, causal: most with 1024 keys; without the mask a gain of
+    more than 2 % at one length."""
     longer, short = (
         h100_backward.largest_gain("12", "10", "128", lengths, "causal")
         for lengths in ("from_2048", "1024")
     )
-    return short > longer + 2 and count(h100_backward.gain("12", "10"), lambda x: x > 2) == 1
+    return short > longer and count(h100_backward.gain("12", "10"), lambda x: x > 2) == 1
 
 
 def backward_counter(column, head_dim):
