@@ -247,10 +247,9 @@ void Mbarriers::check_end() const {
 std::string Mbarriers::missing_text(const LabThread& thread) const {
   const State& state = states_.at(thread.barrier);
   const std::string name = observer != nullptr ? observer->barrier_name(thread.barrier) : "";
-  std::string text =
-      fmt::format("at {}, {} (initialised at {}), for the end of its phase {}",
-                  name.empty() ? "an mbarrier" : "the mbarrier " + name, text_of(thread.location),
-                  text_of(state.made), state.phases);
+  std::string text = fmt::format("at {}, {} (initialised at {}), for the end of its phase {}",
+                                 name.empty() ? "an mbarrier" : "the mbarrier " + name,
+                                 text_of(thread.location), text_of(state.made), state.phases);
   if (state.missing > 0) {
     text += fmt::format(": {} of {} arrivals have come, {} missing", state.arrivals - state.missing,
                         state.arrivals, state.missing);
