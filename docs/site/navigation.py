@@ -34,18 +34,23 @@ GROUPS = {
 # What a reader may search who has other words for it: {page, or a heading of it: phrases}.
 KEYWORDS = {
     "README.md": "license, prerequisites, getting started",
-    "01_naive_attention/1_attention.md": "cross attention, self-attention, kv heads",
+    "01_naive_attention/1_attention.md": "cross attention, self-attention, kv heads, "
+    "multi head attention shapes, multihead, mha",
     "02_safe_softmax/1_safe_softmax.md": "stable softmax, subtract the maximum, nan in softmax",
     "04_tiled_matmul/1_first_program.md": "cuda hello world, kernel launch, cudaMalloc",
-    "04_tiled_matmul/2_memory.md": "coalesced access, warp divergence, shared memory bank conflict",
+    "04_tiled_matmul/2_memory.md": "coalesced access, warp divergence, shared memory "
+    "bank conflict, __syncthreads deadlock, kernel hangs",
     "04_tiled_matmul/4_tensor_cores.md": "wmma, mma.sync layout, fragment layout, ldmatrix",
     "04_tiled_matmul/5_hopper.md": "wgmma, tma, cutlass, cute, swizzle 128b, mbarrier",
-    "05_flash_forward/1_one_kernel.md": "oom, cuda out of memory, quadratic memory",
+    "05_flash_forward/1_one_kernel.md": "oom, cuda out of memory, quadratic memory, "
+    "flash attention memory usage",
     "05_flash_forward/3_hopper.md": "flash attention 3, flashattention-3, fa3, hopper attention",
+    "05_flash_forward/4_overlap.md": "pingpong scheduling, ping-pong",
     "05_flash_forward/6_tile_shapes.md": "tile size, block size, autotuning",
     "05_flash_forward/7_decoding.md": "flash decoding, splitkv, kv cache, flash_attn_with_kvcache, "
     "fa_decode",
-    "05_flash_forward/8_serving.md": "vllm, sglang, paged attention, pagedattention, page table",
+    "05_flash_forward/8_serving.md": "vllm, sglang, paged attention, pagedattention, "
+    "page table, fp8 kv cache in vllm",
     "05_flash_forward/9_packed_sequences.md": "flash attn varlen, unpad, cu_seqlens",
     "05_flash_forward/10_masks_and_scores.md": "flexattention, alibi, sliding window, softcap, "
     "soft capping, score_mod, attention bias, attention sink, custom mask, tree attention mask",
