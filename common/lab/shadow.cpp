@@ -66,7 +66,9 @@ void check_static_shared(const void* kernel) {
   std::string of_kernel = "?";  // how the names of its variables begin
   for (const Symbol& symbol : Symbol::of_this_program()) {
     const bool is_kernel = symbol.begin == reinterpret_cast<std::uintptr_t>(kernel);
-    if (is_kernel && symbol.kind == STT_FUNC) of_kernel = "_ZZ" + symbol.name.substr(2) + "E";
+    if (is_kernel && symbol.kind == STT_FUNC && symbol.name.compare(0, 2, "_Z") == 0) {
+      of_kernel = "_ZZ" + symbol.name.substr(2) + "E";
+    }
   }
   std::string arrays;
   std::size_t bytes = 0;

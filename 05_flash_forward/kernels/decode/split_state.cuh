@@ -99,7 +99,7 @@ struct RowSplit {
 /// The state of all parts of a row's keys: lesson 03's merge, with the maximum of all parts first.
 /// A warp calls it, and each lane gets m and l.
 /// @tparam at_once rows of O that are loaded before the first is needed; those beyond the last part
-///                 are loaded in vain
+///                 are loaded, but not used
 /// @param  slot_of where the state of a part is: slot_of(part)
 template <int d, int at_once = 8, class SlotOf>
 __device__ RowSplit<d> merge_row(const SplitStates& states, int parts,
